@@ -1,0 +1,89 @@
+"""``assay``: the root of all commands, and where errors become messages and exit codes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+import click
+
+from assay import __version__
+from assay.cli.completion import completion
+from assay.cli.env import env
+from assay.cli.evaluate import evaluate
+from assay.errors import AssayError, ConfigError
+
+__all__ = ["cli", "main"]
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 128 + signal.SIGINT
+EXIT_TERMINATED = 128 + signal.SIGTERM
+
+EPILOG = """
+\b
+Examples:
+  assay evaluate svm config=demo          grade the bundled model on bundled images
+  assay evaluate svm --model torchvision:resnet50 \\
+      --train photos/train --test photos/test --layers layer3,layer4
+  assay env                               what a bug report should say
+  assay completion bash                   how to complete commands with TAB
+
+\b
+Exit codes: 0 done, 1 failed, 2 wrong usage or settings, 130 interrupted, 143 terminated.
+"""
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=EPILOG,
+)
+@click.version_option(__version__, "-V", "--version", prog_name="assay")
+def cli() -> None:
+    """Three answers about a PyTorch vision model.
+
+    Where does the time go, are the numbers still right after a change, and how good are the frozen
+    features.
+    """
+
+
+cli.add_command(evaluate)
+cli.add_command(env)
+cli.add_command(completion)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: the entry point of ``assay`` and ``python -m assay``.
+
+    Errors that assay raises on purpose become one message on stderr; anything else is a defect of
+    ours and keeps its traceback.
+    """
+    signal.signal(signal.SIGTERM, _on_sigterm)
+    try:
+        cli.main(args=arguments, prog_name="assay", standalone_mode=False)
+    except click.exceptions.Exit as request:
+        sys.exit(request.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        _say("Interrupted. Finished parts are kept; the same command goes on from there.")
+        sys.exit(EXIT_INTERRUPTED)
+    except AssayError as error:
+        _say(f"Error: {error}")
+        sys.exit(EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED)
+    except BrokenPipeError:
+        # The reader has gone (`assay ... | head`): keep the interpreter's last flush quiet.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_FAILED)
+
+
+def _say(message: str) -> None:
+    click.echo(click.style(message, fg="red" if sys.stderr.isatty() else None), err=True)
+
+
+def _on_sigterm(_signal: int, _frame: FrameType | None) -> None:
+    raise SystemExit(EXIT_TERMINATED)

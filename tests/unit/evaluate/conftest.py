@@ -1,0 +1,46 @@
+"""Real features for the tests of SVMs: scikit-learn's digits as raw pixels."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from assay.evaluate import SVMTrainer
+
+
+@pytest.fixture(scope="session")
+def digits():
+    """600 digits to train on, then 400 to test on."""
+    images, labels = load_digits(return_X_y=True)
+    images = images.astype(np.float32)
+    return tuple(
+        SimpleNamespace(features=images[rows], targets=labels[rows])
+        for rows in (slice(600), slice(600, 1000))
+    )
+
+
+@pytest.fixture(scope="session")
+def some_digits(digits):
+    """The digits 3, 5 and 8 alone: few enough for many trainings."""
+    return tuple(
+        SimpleNamespace(features=rows.features[kept], targets=rows.targets[kept])
+        for rows in digits
+        for kept in [np.isin(rows.targets, [3, 5, 8])]
+    )
+
+
+@pytest.fixture
+def trainer(tmp_path):
+    """Makes trainers in one process, whose results stand in the test's own folder.
+
+    Three costs out of order, and the primal solver, which converges fast.
+    """
+
+    def make(config=None, layer="layer4", **keywords):
+        settings = {"costs": {"costs_list": [1.0, 0.1, 10.0]}, "dual": False, **(config or {})}
+        return SVMTrainer(settings, layer, tmp_path / "svm", num_workers=1, **keywords)
+
+    return make

@@ -61,8 +61,8 @@ Pascal VOC 2007, its own train and test lists:
 Several machines:
   torchrun --nnodes 2 --nproc-per-node 8 ... -m assay evaluate svm ...
 
-Settings that have no flag are given as KEY=VALUE; every key, with its unit and allowed values,
-stands in the file that `assay evaluate svm --show-settings` prints.
+Settings that have no flag are given as KEY=VALUE; --show-settings prints them all, and a wrong
+value is answered with the allowed ones.
 """
 
 

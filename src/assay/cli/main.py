@@ -63,9 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     signal.signal(signal.SIGTERM, _on_sigterm)
     try:
-        cli.main(args=arguments, prog_name="assay", standalone_mode=False)
-    except click.exceptions.Exit as request:
-        sys.exit(request.exit_code)
+        # Without its standalone mode click returns the exit code that --help and the like ask for.
+        asked = cli.main(args=arguments, prog_name="assay", standalone_mode=False)
+        sys.exit(asked if isinstance(asked, int) else 0)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

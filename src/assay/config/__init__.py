@@ -1,0 +1,26 @@
+"""Settings: Hydra composes them from files and overrides, a schema checks them."""
+
+from __future__ import annotations
+
+from assay.config.attrdict import AttrDict
+from assay.config.checks import check
+from assay.config.compose import compose, config_names
+from assay.config.convert import convert_to_attrdict, is_hydra_available
+from assay.config.masking import masked_text
+from assay.config.paths import resolve_paths
+from assay.config.printing import print_cfg, to_plain
+from assay.config.schema_keys import setting_keys
+
+__all__ = [
+    "AttrDict",
+    "check",
+    "compose",
+    "config_names",
+    "convert_to_attrdict",
+    "is_hydra_available",
+    "masked_text",
+    "print_cfg",
+    "resolve_paths",
+    "setting_keys",
+    "to_plain",
+]

@@ -111,11 +111,11 @@ def leave_a_child(ranks: Ranks, folder: Path) -> None:
 
 
 def clean_up(ranks: Ranks, folder: Path) -> None:
-    """Rank 0 fails; the others leave a mark when they are made to go."""
-    await_all(ranks, folder)
-    if ranks.rank == 0:
-        raise RuntimeError("boom")
+    """Rank 0 fails; all leave a mark when they go."""
     try:
+        await_all(ranks, folder)
+        if ranks.rank == 0:
+            raise RuntimeError("boom")
         time.sleep(100)
     finally:
         (folder / f"{ranks.rank}.cleaned").touch()

@@ -252,9 +252,7 @@ def test_an_interrupted_run_says_so_and_the_same_command_goes_on(
     assert read_results(tmp_path / "runs/demo")["data"]["train"]["num_images"] == 360
 
 
-def test_a_full_disk_is_one_clear_message(
-    assay: Assay, tmp_path: Path, photo_folder: Path
-) -> None:
+def test_a_full_disk_is_one_clear_message(assay: Assay, tmp_path: Path, photo_folder: Path) -> None:
     small = tmp_path / "small disk"
     small.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(small)]

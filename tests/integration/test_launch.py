@@ -266,7 +266,7 @@ def test_a_killed_rank_is_noticed_while_its_own_children_live(
 def test_ranks_clean_up_when_they_are_ended(ranks_module: ModuleType, tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match="boom"):
         launch(ranks_module.clean_up, tmp_path, nproc=4)
-    assert sorted(path.stem for path in tmp_path.glob("*.cleaned")) == ["1", "2", "3"]
+    assert sorted(path.stem for path in tmp_path.glob("*.cleaned")) == ["0", "1", "2", "3"]
 
 
 def test_a_rank_that_refuses_to_end_is_killed(ranks_module: ModuleType, tmp_path: Path) -> None:

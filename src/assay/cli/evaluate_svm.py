@@ -153,9 +153,18 @@ def svm(*, overrides: tuple[str, ...], config_dir: Path | None, **flags: Any) ->
     from assay.recipes.evaluate_svm import evaluate_svm
     from assay.report.progress import ProgressView
 
-    evaluate_svm(
-        config,
-        nproc=nproc or 1,
-        command=shlex.join(["assay", *sys.argv[1:]]),
-        view=ProgressView.for_terminal(),
-    )
+    view = ProgressView.for_terminal()
+    command = shlex.join(["assay", *sys.argv[1:]])
+    results = evaluate_svm(config, nproc=nproc or 1, command=command, view=view)
+    if results is None:  # a rank that only extracts
+        return
+
+    from rich.console import Console
+
+    from assay.report.tables import results_table
+
+    Console().print(results_table(results))
+    folder = Path(config.RUN.OUTPUT_DIR)
+    view.say(f"Results: {folder / 'results.json'}")
+    if config.RUN.REPORT:
+        view.say(f"Page:    {folder / 'report.html'}")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Sequence
 from types import FrameType
+from typing import TextIO
 
 import click
 
@@ -14,7 +16,7 @@ from assay import __version__
 from assay.cli.completion import completion
 from assay.cli.env import env
 from assay.cli.evaluate import evaluate
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError, AssayWarning, ConfigError
 
 __all__ = ["cli", "main"]
 
@@ -62,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ours and keeps its traceback.
     """
     signal.signal(signal.SIGTERM, _on_sigterm)
+    warnings.showwarning = _show_warning
     try:
         # Without its standalone mode click returns the exit code that --help and the like ask for.
         asked = cli.main(args=arguments, prog_name="assay", standalone_mode=False)
@@ -83,6 +86,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _say(message: str) -> None:
     click.echo(click.style(message, fg="red" if sys.stderr.isatty() else None), err=True)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Our own warnings are for the user, who has no use for a place in the code."""
+    if issubclass(category, AssayWarning):
+        click.echo(f"Warning: {message}", err=True)
+    else:
+        click.echo(warnings.formatwarning(message, category, filename, lineno, line), err=True)
 
 
 def _on_sigterm(_signal: int, _frame: FrameType | None) -> None:

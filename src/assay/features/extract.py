@@ -1,0 +1,312 @@
+"""A frozen model and labelled images -> one rank's feature shards."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import torch
+
+from assay._atomic import make_folder
+from assay.errors import AssayWarning, ConfigError, DataError, OutputError
+from assay.features.folder_lock import hold_lock
+from assay.features.forward_passes import (
+    Features,
+    Precision,
+    frozen_forward,
+    in_order,
+    prefers_channels_last,
+    resolve_device,
+)
+from assay.features.image_batches import ImageBatch, load_batches
+from assay.features.images import BadImage, raise_bad_images
+from assay.features.layer_spec import LayerSpec
+from assay.features.manifest import Manifest, SkippedImage, lock_path
+from assay.features.models import VisionModel, find_layers
+from assay.features.rank_shards import RankShards, ShardRequest, find_whole
+from assay.features.shard_writer import remove_ranks
+
+if TYPE_CHECKING:
+    from assay.features.image_set import ImageSet
+
+__all__ = ["ExtractOptions", "ExtractResult", "LayerSpec", "extract_features"]
+
+_IMAGES_IN_FLIGHT = 1024  # on a CPU, unless num_threads says otherwise: bounds the memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtractOptions:
+    """How features are computed.
+
+    Raises:
+        ConfigError: a value is out of range.
+    """
+
+    batch_size: int = 64  # images a forward pass; fewer where the whole split is smaller
+    num_workers: int = 2  # processes that load images; 0: this one does
+    device: str = "auto"  # "auto", "cpu", "gpu", or PyTorch's name: "cuda", "cuda:1", "mps"
+    amp: Precision | None = None  # autocast to "bf16" or "fp16"; features are float32 all the same
+    channels_last: bool | Literal["auto"] = "auto"  # "auto": if the model has 2-D convolutions
+    bad_images: Literal["error", "skip"] = "error"  # what to do with images that cannot be read
+    num_threads: int | None = None  # batches at once on a CPU; None: PyTorch's number of threads
+    record_every_s: float = 2.0  # how much work a kill may cost, as far as the disk allows
+
+    def __post_init__(self) -> None:
+        faults = [
+            *_out_of_range("batch_size", self.batch_size, 1),
+            *_out_of_range("num_workers", self.num_workers, 0),
+            *_out_of_range("num_threads", 1 if self.num_threads is None else self.num_threads, 1),
+            *_out_of_range("record_every_s", self.record_every_s, 0),
+            *_not_one_of("amp", self.amp, (None, "bf16", "fp16")),
+            *_not_one_of("channels_last", self.channels_last, (True, False, "auto")),
+            *_not_one_of("bad_images", self.bad_images, ("error", "skip")),
+        ]
+        if faults:
+            raise ConfigError("\n".join(faults))
+
+
+@dataclass(frozen=True)
+class ExtractResult:
+    """What a rank's extraction came to."""
+
+    num_rows: int  # of this rank
+    reused: bool  # whether everything was there already
+    resumed_rows: int  # of num_rows, those that an earlier, interrupted run had made
+    elapsed_s: float
+    skipped: tuple[BadImage, ...]  # images without a row
+
+
+def extract_features(
+    model: VisionModel,
+    images: ImageSet,
+    layers: Sequence[LayerSpec],
+    output_dir: Path,
+    *,
+    split: str,
+    rank: int = 0,
+    world_size: int = 1,
+    options: ExtractOptions | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> ExtractResult:
+    """Write the shards of this rank's share, ``images[rank::world_size]``, in one pass per image.
+
+    The files are described in :mod:`assay.features.manifest`. They are filled batch by batch, so
+    memory does not grow with the split. They have their names only once they are whole, and count
+    only once the manifest is there. Killed at any instant, the same call goes on from the rows that
+    stood on the disk; Ctrl-C loses the batches in flight.
+
+    Rows come out the same to the bit for any ``world_size``, ``num_workers`` and ``num_threads``,
+    on machines of one kind with one version of PyTorch. ``batch_size`` may change the last bits;
+    see :mod:`assay.features.forward_passes`.
+
+    Shards that are there are reused without computing anything if they were made with the same
+    model name, weights, transform, images, precision, memory format, kind of device, PyTorch
+    version and world size, hold the layers wanted with the same pooling, and are whole: of each
+    file shape, dtype, size and CRC-32 are compared. Other shards of this rank and split, and on
+    rank 0 those of ranks beyond ``world_size``, are removed first, if a manifest or progress record
+    says that they were written by this function.
+
+    Args:
+        layers: sub-modules of ``model.module`` that run once in a forward pass.
+        output_dir: made if it is missing. One process per rank and split may write there.
+        split: "train", "test".
+        options: by default ``ExtractOptions()``. On a CPU, several batches are in memory at once:
+            one per thread, up to 1024 images in all unless ``num_threads`` is given.
+        progress: called with the number of images just dealt with in this call.
+
+    Warns:
+        AssayWarning: features hold NaN or infinity.
+
+    Raises:
+        ConfigError: layers, ranks or the device do not make sense.
+        ModelError: there is no such layer, or its output cannot be pooled to a vector an image.
+        ImageError: images of the share cannot be read; all of them are named.
+        DataError: there is no image, or (when skipping) none that can be read.
+        OutputError: the disk is full, the folder cannot be written, another process is at work in
+            it, or a file of the same name is not ours.
+        ShardError: a record in the folder cannot be read.
+    """
+    start_s = time.perf_counter()
+    options = options or ExtractOptions()
+    _refuse_impossible(images, layers, split, rank, world_size)
+    find_layers(model.module, [spec.name for spec in layers])
+    device = resolve_device(options.device, rank)
+    channels_last = (
+        prefers_channels_last(model.module)
+        if options.channels_last == "auto"
+        else options.channels_last
+    )
+    folder = make_folder(output_dir)
+    request = ShardRequest(
+        folder=folder,
+        split=split,
+        rank=rank,
+        world_size=world_size,
+        num_images=len(images),
+        specs=tuple(layers),
+        made_with={
+            "model": model.name,
+            "weights": model.weights_digest,
+            "transform": model.transform.to_dict(),
+            "images": images.digest(),
+            "amp": options.amp,
+            "channels_last": channels_last,
+            "device": device.type,
+            "torch": torch.__version__,
+        },
+    )
+    resumed_rows = 0
+    with hold_lock(lock_path(folder, rank, split), f"extracts {split!r} as rank {rank}"):
+        if rank == 0:
+            remove_ranks(folder, split, range(world_size, sys.maxsize))
+        manifest = find_whole(request)
+        reused = manifest is not None
+        if manifest is None:
+            shards = RankShards(request, record_every_s=options.record_every_s)
+            resumed_rows = shards.resumed_rows
+            _fill(shards, request, model, images, options, device, progress)
+            manifest = shards.finish(images.targets)
+    skipped = _bad_images(manifest.skipped)
+    if options.bad_images == "error":
+        raise_bad_images(skipped, images.source)  # of shards that were made by skipping
+    _warn_of_non_finite(manifest, layers)
+    return ExtractResult(
+        num_rows=manifest.rows,
+        reused=reused,
+        resumed_rows=resumed_rows,
+        elapsed_s=time.perf_counter() - start_s,
+        skipped=skipped,
+    )
+
+
+def _fill(
+    shards: RankShards,
+    request: ShardRequest,
+    model: VisionModel,
+    images: ImageSet,
+    options: ExtractOptions,
+    device: torch.device,
+    progress: Callable[[int], None] | None,
+) -> None:
+    """Deal with the images of the share that are not done."""
+    batch_size = min(options.batch_size, len(images))
+    batches = load_batches(
+        images,
+        model.transform,
+        request.share[shards.done :],
+        batch_size=batch_size,
+        num_workers=options.num_workers,
+        pin_memory=device.type == "cuda",
+    )
+    fatal = list(shards.skipped) if options.bad_images == "error" else []
+    report = progress or _ignore
+
+    def worth_a_pass() -> Iterator[ImageBatch]:
+        for batch in batches:
+            if batch.failure is not None:
+                raise batch.failure
+            if batch.bad and options.bad_images == "error":
+                fatal.extend(batch.bad)
+            if fatal:  # no result any more, but all bad images are to be named
+                report(batch.num_images)
+            else:
+                yield batch
+
+    with frozen_forward(
+        model.module,
+        request.specs,
+        device=device,
+        amp=options.amp,
+        channels_last=bool(request.made_with["channels_last"]),
+    ) as forward:
+
+        def features_of(batch: ImageBatch) -> Features:
+            return {} if batch.pixels is None else forward(batch.pixels)
+
+        try:
+            for batch, features in in_order(
+                features_of, worth_a_pass(), _num_threads(options, device, batch_size)
+            ):
+                shards.append(features, len(batch.indices), tuple(batch.bad))
+                report(batch.num_images)
+            raise_bad_images(_bad_images(fatal), images.source)
+        except BaseException:
+            # The first error is the one to tell; that no more could be saved is part of it.
+            with contextlib.suppress(OutputError):
+                shards.record()
+            raise
+    if not shards.rows and request.world_size == 1:
+        first = shards.skipped[0]
+        raise DataError(
+            f"{images.source}: none of the {len(images)} images can be read. "
+            f"The first: {first.name}: {first.reason}."
+        )
+
+
+def _num_threads(options: ExtractOptions, device: torch.device, batch_size: int) -> int:
+    """How many batches are computed at once."""
+    if device.type != "cpu":
+        return 1
+    if options.num_threads is not None:
+        return options.num_threads
+    return min(torch.get_num_threads(), max(1, _IMAGES_IN_FLIGHT // batch_size))
+
+
+def _refuse_impossible(
+    images: ImageSet, layers: Sequence[LayerSpec], split: str, rank: int, world_size: int
+) -> None:
+    faults = []
+    if not layers:
+        faults.append("No layer is named: give at least one.")
+    names = [spec.name for spec in layers]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        faults.append(
+            f"Layer {twice[0]!r} is named twice; one run keeps one pooling of it. "
+            f"Extract the other to another folder."
+        )
+    if not split:
+        faults.append("The split has no name: give one, such as 'train'.")
+    if not 0 <= rank < world_size:
+        faults.append(f"rank {rank} of {world_size}: ranks count from 0 to world_size - 1.")
+    if faults:
+        raise ConfigError("\n".join(faults))
+    if not len(images):
+        raise DataError(f"{images.source}: there is no image in it.")
+
+
+def _warn_of_non_finite(manifest: Manifest, layers: Sequence[LayerSpec]) -> None:
+    wanted = {spec.name for spec in layers}
+    for layer in manifest.layers:
+        if layer.spec.name in wanted and layer.non_finite_rows:
+            warnings.warn(
+                f"Layer {layer.spec.name!r}: {layer.non_finite_rows} of {manifest.rows} rows of "
+                f"features of {manifest.split!r} hold NaN or infinity. Nothing can be trained on "
+                f"them: look at the weights, the transform, or turn off amp.",
+                AssayWarning,
+                stacklevel=3,
+            )
+
+
+def _bad_images(skipped: Sequence[SkippedImage]) -> tuple[BadImage, ...]:
+    return tuple(BadImage(image.name, image.reason) for image in skipped)
+
+
+def _out_of_range(name: str, value: float, lowest: int) -> list[str]:
+    return [] if value >= lowest else [f"{name} is {value}; it must be {lowest} or more."]
+
+
+def _not_one_of(name: str, value: object, allowed: Sequence[object]) -> list[str]:
+    if value in allowed:
+        return []
+    return [f"{name} is {value!r}; it must be one of {', '.join(map(repr, allowed))}."]
+
+
+def _ignore(_count: int) -> None:
+    pass

@@ -1,0 +1,123 @@
+"""Batches of transformed images, all of one size, loaded by worker processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from assay.errors import AssayError, DataError
+from assay.features.images import BadImage
+from assay.features.manifest import SkippedImage
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+    from assay.features.image_set import ImageSet
+
+__all__ = ["ImageBatch", "load_batches"]
+
+
+class ImageBatch(NamedTuple):
+    """Up to B images; the tensor always has B rows, those beyond ``indices`` repeat the last."""
+
+    pixels: Tensor | None  # (B, 3, H, W) float32; None if every image is bad
+    indices: list[int]  # of the images that have a row, in the order of the rows
+    bad: list[SkippedImage]
+    failure: AssayError | None  # what stopped a worker; an exception would lose its plain message
+
+    @property
+    def num_images(self) -> int:
+        """How many images it deals with, good or bad."""
+        return len(self.indices) + len(self.bad)
+
+
+@dataclass(frozen=True)
+class _Item:
+    index: int
+    pixels: Tensor | None  # (3, H, W)
+    bad: BadImage | None
+    failure: AssayError | None
+
+
+def load_batches(
+    images: ImageSet,
+    transform: Callable[[Image.Image], Tensor],
+    indices: Sequence[int],
+    *,
+    batch_size: int,
+    num_workers: int,
+    pin_memory: bool,
+) -> Iterable[ImageBatch]:
+    """The images of ``indices``, in that order, ``batch_size`` at a time.
+
+    An image that cannot be read is listed in its batch and does not stop the others. With
+    ``num_workers`` 0 this process loads.
+    """
+    loader: DataLoader[_Item] = DataLoader(
+        _Images(images, transform, indices),
+        batch_size=batch_size,
+        num_workers=min(num_workers, -(-len(indices) // batch_size)),
+        collate_fn=_Collate(batch_size),
+        worker_init_fn=_use_one_thread,
+        pin_memory=pin_memory,
+        generator=torch.Generator(),  # else the loader draws from the caller's random numbers
+    )
+    return loader
+
+
+class _Images(Dataset[_Item]):
+    def __init__(
+        self,
+        images: ImageSet,
+        transform: Callable[[Image.Image], Tensor],
+        indices: Sequence[int],
+    ) -> None:
+        self._images = images
+        self._transform = transform
+        self._indices = indices
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def __getitem__(self, position: int) -> _Item:
+        index = int(self._indices[position])
+        try:
+            image = self._images.try_load(index)
+            if isinstance(image, BadImage):
+                return _Item(index, None, image, None)
+            return _Item(index, self._transform(image), None, None)
+        except AssayError as error:
+            return _Item(index, None, None, error)
+
+
+class _Collate:
+    """Stacks items into a batch of always the same number of rows."""
+
+    def __init__(self, batch_size: int) -> None:
+        self._batch_size = batch_size
+
+    def __call__(self, items: list[_Item]) -> ImageBatch:
+        bad = [SkippedImage(i.index, i.bad.name, i.bad.reason) for i in items if i.bad is not None]
+        failure = next((item.failure for item in items if item.failure is not None), None)
+        good = [(item.index, item.pixels) for item in items if item.pixels is not None]
+        shapes = {tuple(pixels.shape) for _, pixels in good}
+        if len(shapes) > 1:
+            one, other, *_ = sorted(shapes)
+            failure = failure or DataError(
+                f"The transform gives images of different sizes, such as {one} and {other}, which "
+                f"do not fit in one batch: set a crop, or a resize to (height, width)."
+            )
+        if failure is not None or not good:
+            return ImageBatch(None, [], bad, failure)
+        rows = [pixels for _, pixels in good]
+        rows += [rows[-1]] * (self._batch_size - len(rows))
+        return ImageBatch(torch.stack(rows), [index for index, _ in good], bad, None)
+
+
+def _use_one_thread(_worker: int) -> None:
+    torch.set_num_threads(1)

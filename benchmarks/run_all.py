@@ -1,8 +1,8 @@
-"""Run every benchmark and write RESULTS.md: one row a claim, with the machine that it was measured on.
+"""Run every benchmark and write RESULTS.md: a row a claim, and the machine it was measured on.
 
     python benchmarks/run_all.py [--small] [NAME ...]
 
-With --small each finishes in some seconds and nothing is written: CI sees that the files still work.
+With --small each finishes in seconds and nothing is written: CI sees that the files still work.
 Benchmarks that are named alone replace their own rows.
 """
 
@@ -51,8 +51,8 @@ def table(claims: list[dict[str, object]]) -> str:
     lines = [
         "# Results",
         "",
-        "Written by `make bench`. A ratio is ours against the peer, both run interleaved on the same",
-        "data and threads; it is the median of the pairs, with their minimum and maximum.",
+        "Written by `make bench`. A ratio is ours against the peer, run interleaved on the same data",
+        "and threads: the median of the pairs, with their minimum and maximum.",
         "",
         *(f"- {name}: {environment[name]}" for name in SHOWN if name in environment),
         "",
@@ -78,7 +78,9 @@ def _short(value: object) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--small", action="store_true")
     parser.add_argument("names", nargs="*", metavar="NAME", choices=[[], *names()])
     options = parser.parse_args()

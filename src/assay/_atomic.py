@@ -37,7 +37,7 @@ _HINTS = {
 
 @contextlib.contextmanager
 def explain_os_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn an :class:`OSError` of the block into an :class:`OutputError` that says how to mend it."""
+    """Turn an :class:`OSError` of the block into an :class:`OutputError` with the way out."""
     try:
         yield
     except OutputError:
@@ -62,7 +62,7 @@ def make_folder(path: str | os.PathLike[str]) -> Path:
 
 @contextlib.contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary path in the same folder; what the block wrote there becomes ``path`` at its end.
+    """A temporary path beside ``path``; what the block wrote there becomes ``path`` at its end.
 
     The temporary file keeps the suffix of ``path``, for writers that choose a format by it. If the
     block raises, the temporary file goes and ``path`` stays as it was.

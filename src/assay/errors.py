@@ -8,11 +8,11 @@ Each class is both an :class:`AssayError` and the built-in that a caller would e
     ├── ModelError        (ValueError)         a model, layer or weights file cannot be used
     ├── DataError         (ValueError)         images, labels or arrays cannot be used
     │   ├── ImageError                         image files that cannot be read, all of them named
-    │   └── ShardError                         feature shards that are missing or contradict each other
+    │   └── ShardError                         feature shards missing or contradicting each other
     ├── MetricError       (ValueError)         scores or targets for which a metric is not defined
     ├── OutputError       (OSError)            a result cannot be written
-    ├── LaunchError       (RuntimeError)       a rank failed, or the ranks' variables contradict each other
-    ├── InstrumentError   (RuntimeError, AssertionError)   an instrument is used against its rules
+    ├── LaunchError       (RuntimeError)       a rank failed, or its variables make no sense
+    ├── InstrumentError   (RuntimeError, AssertionError)  an instrument is used against its rules
     └── MissingExtraError (ImportError)        an optional package is not installed
 
     AssayWarning          (UserWarning)        the run goes on, yet its reader should know

@@ -153,7 +153,7 @@ def _fresh_hydra() -> Iterator[None]:
 def _merged_files(choices: list[str], folder: Path | None) -> DictConfig:
     """The shipped defaults and the chosen files, merged by Hydra."""
     import hydra
-    import yaml  # type: ignore[import-untyped]
+    import yaml
     from hydra.errors import HydraException, MissingConfigException
     from omegaconf.errors import OmegaConfBaseException
 

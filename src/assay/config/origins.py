@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 __all__ = ["Origins", "origin_of", "origins_of_yaml"]
 

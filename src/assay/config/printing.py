@@ -64,7 +64,7 @@ def _scalar(value: Any) -> Any:
 
 
 def _yaml_text(data: dict[str, Any]) -> str:
-    import yaml  # type: ignore[import-untyped]
+    import yaml
 
     class Dumper(yaml.SafeDumper):  # type: ignore[misc]
         """Indents lists, writes the same list twice rather than an anchor, quotes ``1e-3``."""

@@ -9,6 +9,9 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from assay import __version__
 from assay.evaluate.ranked_examples import RankedExample, rank_examples
 from assay.report.progress import StageTiming
@@ -62,7 +65,7 @@ def svm_layer(
     feature_dim: int,
     class_names: Sequence[str],
     image_names: Sequence[str],
-    inds: Sequence[int],
+    inds: NDArray[np.int64],
     examples: int,
 ) -> dict[str, Any]:
     """One layer's part of the document.
@@ -72,7 +75,7 @@ def svm_layer(
         feature_dim: length of a feature vector.
         class_names: by class id.
         image_names: by index of the test set.
-        inds: index of the test set for each row of the scores.
+        inds: (N_test,) index of the test set for each row of the scores.
         examples: how many ranked images each list names.
     """
     return {
@@ -104,7 +107,7 @@ def _ranked(
     result: SVMResult,
     place: int,
     image_names: Sequence[str],
-    inds: Sequence[int],
+    inds: NDArray[np.int64],
     examples: int,
 ) -> dict[str, list[dict[str, Any]]]:
     ranked = rank_examples(result.test_scores[:, place], result.test_targets[:, place], examples)

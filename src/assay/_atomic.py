@@ -73,7 +73,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     final = Path(path)
     with explain_os_errors(final):
         partial = final.parent / f".{final.stem[:40]}-{secrets.token_hex(6)}.partial{final.suffix}"
-        # Not by tempfile: the kernel applies the umask here, so the file is as readable as any other.
+        # Not by tempfile: the kernel applies the umask here, so the file is as readable as others.
         os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         try:
             yield partial

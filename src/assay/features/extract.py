@@ -17,12 +17,11 @@ from assay._atomic import make_folder
 from assay.errors import AssayWarning, ConfigError, DataError, OutputError
 from assay.features.folder_lock import hold_lock
 from assay.features.forward_passes import (
-    Features,
     Precision,
     frozen_forward,
-    in_order,
     prefers_channels_last,
     resolve_device,
+    run_passes,
 )
 from assay.features.image_batches import ImageBatch, load_batches
 from assay.features.images import BadImage, raise_bad_images
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ExtractOptions", "ExtractResult", "LayerSpec", "extract_features"]
 
-_IMAGES_IN_FLIGHT = 1024  # on a CPU, unless num_threads says otherwise: bounds the memory
-
 
 @dataclass(frozen=True, kw_only=True)
 class ExtractOptions:
@@ -48,13 +45,13 @@ class ExtractOptions:
         ConfigError: a value is out of range.
     """
 
-    batch_size: int = 64  # images a forward pass; fewer where the whole split is smaller
+    batch_size: int = 64  # images loaded together; the most that a forward pass takes
     num_workers: int = 2  # processes that load images; 0: this one does
     device: str = "auto"  # "auto", "cpu", "gpu", or PyTorch's name: "cuda", "cuda:1", "mps"
     amp: Precision | None = None  # autocast to "bf16" or "fp16"; features are float32 all the same
     channels_last: bool | Literal["auto"] = "auto"  # "auto": if the model has 2-D convolutions
     bad_images: Literal["error", "skip"] = "error"  # what to do with images that cannot be read
-    num_threads: int | None = None  # batches at once on a CPU; None: PyTorch's number of threads
+    num_threads: int | None = None  # passes at once on a CPU; None: PyTorch's number of threads
     record_every_s: float = 2.0  # how much work a kill may cost, as far as the disk allows
 
     def __post_init__(self) -> None:
@@ -116,8 +113,7 @@ def extract_features(
         layers: sub-modules of ``model.module`` that run once in a forward pass.
         output_dir: made if it is missing. One process per rank and split may write there.
         split: "train", "test".
-        options: by default ``ExtractOptions()``. On a CPU, several batches are in memory at once:
-            one per thread, up to 1024 images in all unless ``num_threads`` is given.
+        options: by default ``ExtractOptions()``.
         progress: called with the number of images just dealt with in this call.
 
     Warns:
@@ -225,14 +221,15 @@ def _fill(
         amp=options.amp,
         channels_last=bool(request.made_with["channels_last"]),
     ) as forward:
-
-        def features_of(batch: ImageBatch) -> Features:
-            return {} if batch.pixels is None else forward(batch.pixels)
-
+        passes = run_passes(
+            forward,
+            worth_a_pass(),
+            device=device,
+            batch_size=batch_size,
+            num_threads=_num_threads(options, device),
+        )
         try:
-            for batch, features in in_order(
-                features_of, worth_a_pass(), _num_threads(options, device, batch_size)
-            ):
+            for batch, features in passes:
                 shards.append(features, len(batch.indices), tuple(batch.bad))
                 report(batch.num_images)
             raise_bad_images(_bad_images(fatal), images.source)
@@ -249,13 +246,11 @@ def _fill(
         )
 
 
-def _num_threads(options: ExtractOptions, device: torch.device, batch_size: int) -> int:
-    """How many batches are computed at once."""
+def _num_threads(options: ExtractOptions, device: torch.device) -> int:
+    """How many passes are computed at once."""
     if device.type != "cpu":
         return 1
-    if options.num_threads is not None:
-        return options.num_threads
-    return min(torch.get_num_threads(), max(1, _IMAGES_IN_FLIGHT // batch_size))
+    return options.num_threads or torch.get_num_threads()
 
 
 def _refuse_impossible(

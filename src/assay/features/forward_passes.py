@@ -3,15 +3,17 @@
 What the bits of a float32 feature depend on was measured on CPUs (oneDNN and MKL, AVX-512) with
 EfficientNet-Lite0, ResNet-18, ViT-B/32 and single layers:
 
-- on the *size of the batch*: another size takes other kernels, which add in another order;
+- on the *number of images in a pass*: another number takes other kernels, which add in another
+  order;
 - on the *number of threads* within an operation, in some layers (Linear(1280, 1000), 1x1
   convolutions over few pixels): they cut a sum in other places;
 - not on the place in the batch, nor on the other images of it. (The one exception met is a
   matrix product with a single output column.)
 
-So every pass has a batch of the same size, and on a CPU every operation has one thread: several
-threads work on several batches at once instead. That is also the faster way under load, as no
-thread waits for another in mid-operation.
+So every pass has the same number of images, the last one padded with copies; and on a CPU every
+operation has one thread, while several threads each run a pass of their own. That is the faster
+way, too: no thread waits for another in mid-operation. On a CPU a pass takes few images, as it is
+slower where activations outgrow the caches and malloc hands out fresh pages for each.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import copy
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -29,17 +31,24 @@ import torch
 from torch import Tensor, nn
 
 from assay.errors import ConfigError
+from assay.features.image_batches import ImageBatch
 from assay.features.layer_spec import LayerSpec
 from assay.features.layer_taps import LayerTaps
 
-__all__ = ["Precision", "frozen_forward", "in_order", "prefers_channels_last", "resolve_device"]
+__all__ = [
+    "Features",
+    "Precision",
+    "frozen_forward",
+    "prefers_channels_last",
+    "resolve_device",
+    "run_passes",
+]
 
 Precision = Literal["bf16", "fp16"]
 Features = dict[str, npt.NDArray[np.float32]]  # layer -> (N, D)
 
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
+_PIXELS_PER_PASS = 4 * 224 * 224  # on a CPU; measured: 32 of 64 x 64 and 4 of 224 x 224 are best
 
 
 def resolve_device(name: str, rank: int) -> torch.device:
@@ -117,26 +126,63 @@ def frozen_forward(
         yield forward
 
 
-def in_order(
-    function: Callable[[_Item], _Result], items: Iterable[_Item], num_threads: int
-) -> Iterator[tuple[_Item, _Result]]:
-    """Each item with its result, in order; up to ``num_threads`` calls run at once.
+def run_passes(
+    forward: Callable[[Tensor], Features],
+    batches: Iterable[ImageBatch],
+    *,
+    device: torch.device,
+    batch_size: int,
+    num_threads: int,
+) -> Iterator[tuple[ImageBatch, Features]]:
+    """Each batch with its features, in order; up to ``num_threads`` passes run at once.
 
-    Items are taken as threads come free, so no more than ``num_threads + 1`` are held at a time.
+    A batch without images has no features. Batches are taken as they are needed to keep the threads
+    busy, and at least one beyond the one that is waited for.
+
+    Args:
+        forward: one pass, see :func:`frozen_forward`.
+        batch_size: the most images that a batch may have. All passes have as many images on an
+            accelerator, and at most as many on a CPU.
     """
-    waiting: deque[tuple[_Item, Future[_Result]]] = deque()
+    waiting: deque[tuple[ImageBatch, list[Future[Features]]]] = deque()
     pool = ThreadPoolExecutor(num_threads, thread_name_prefix="assay-forward")
+
+    def head() -> tuple[ImageBatch, Features]:
+        batch, passes = waiting.popleft()
+        return batch, _join([future.result() for future in passes])
+
     try:
-        for item in items:
-            waiting.append((item, pool.submit(function, item)))
-            while len(waiting) > num_threads or (waiting and waiting[0][1].done()):
-                done, future = waiting.popleft()
-                yield done, future.result()
+        for batch in batches:
+            passes = [] if batch.pixels is None else _passes(batch.pixels, device, batch_size)
+            waiting.append((batch, [pool.submit(forward, pixels) for pixels in passes]))
+            while waiting and (
+                sum(len(passes) for _, passes in waiting) - len(waiting[0][1]) >= num_threads
+                or all(future.done() for future in waiting[0][1])
+            ):
+                yield head()
         while waiting:
-            done, future = waiting.popleft()
-            yield done, future.result()
+            yield head()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _passes(pixels: Tensor, device: torch.device, batch_size: int) -> list[Tensor]:
+    """The images in parts of always the same number; the last image fills up the last part."""
+    size = batch_size
+    if device.type == "cpu":
+        size = max(1, min(size, _PIXELS_PER_PASS // (pixels.shape[-2] * pixels.shape[-1])))
+    count = len(pixels)
+    if count == size:
+        return [pixels]
+    # Copies, not views: each begins at an address that suits the widest vectors.
+    starts = range(0, count, size)
+    return [pixels[torch.arange(start, start + size).clamp(max=count - 1)] for start in starts]
+
+
+def _join(parts: list[Features]) -> Features:
+    if not parts:
+        return {}
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _accelerator() -> str | None:

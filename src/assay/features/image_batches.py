@@ -1,4 +1,4 @@
-"""Batches of transformed images, all of one size, loaded by worker processes."""
+"""Batches of transformed images, loaded by worker processes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = ["ImageBatch", "load_batches"]
 
 
 class ImageBatch(NamedTuple):
-    """Up to B images; the tensor always has B rows, those beyond ``indices`` repeat the last."""
+    """Some images, in the order of the split."""
 
-    pixels: Tensor | None  # (B, 3, H, W) float32; None if every image is bad
-    indices: list[int]  # of the images that have a row, in the order of the rows
+    pixels: Tensor | None  # (n, 3, H, W) float32; None if no image is good
+    indices: list[int]  # n, of the good images
     bad: list[SkippedImage]
     failure: AssayError | None  # what stopped a worker; an exception would lose its plain message
 
@@ -62,7 +62,7 @@ def load_batches(
         _Images(images, transform, indices),
         batch_size=batch_size,
         num_workers=min(num_workers, -(-len(indices) // batch_size)),
-        collate_fn=_Collate(batch_size),
+        collate_fn=_collate,
         worker_init_fn=_use_one_thread,
         pin_memory=pin_memory,
         generator=torch.Generator(),  # else the loader draws from the caller's random numbers
@@ -95,28 +95,21 @@ class _Images(Dataset[_Item]):
             return _Item(index, None, None, error)
 
 
-class _Collate:
-    """Stacks items into a batch of always the same number of rows."""
-
-    def __init__(self, batch_size: int) -> None:
-        self._batch_size = batch_size
-
-    def __call__(self, items: list[_Item]) -> ImageBatch:
-        bad = [SkippedImage(i.index, i.bad.name, i.bad.reason) for i in items if i.bad is not None]
-        failure = next((item.failure for item in items if item.failure is not None), None)
-        good = [(item.index, item.pixels) for item in items if item.pixels is not None]
-        shapes = {tuple(pixels.shape) for _, pixels in good}
-        if len(shapes) > 1:
-            one, other, *_ = sorted(shapes)
-            failure = failure or DataError(
-                f"The transform gives images of different sizes, such as {one} and {other}, which "
-                f"do not fit in one batch: set a crop, or a resize to (height, width)."
-            )
-        if failure is not None or not good:
-            return ImageBatch(None, [], bad, failure)
-        rows = [pixels for _, pixels in good]
-        rows += [rows[-1]] * (self._batch_size - len(rows))
-        return ImageBatch(torch.stack(rows), [index for index, _ in good], bad, None)
+def _collate(items: list[_Item]) -> ImageBatch:
+    bad = [SkippedImage(i.index, i.bad.name, i.bad.reason) for i in items if i.bad is not None]
+    failure = next((item.failure for item in items if item.failure is not None), None)
+    good = [(item.index, item.pixels) for item in items if item.pixels is not None]
+    shapes = {tuple(pixels.shape) for _, pixels in good}
+    if len(shapes) > 1:
+        one, other, *_ = sorted(shapes)
+        failure = failure or DataError(
+            f"The transform gives images of different sizes, such as {one} and {other}, which "
+            f"do not fit in one batch: set a crop, or a resize to (height, width)."
+        )
+    if failure is not None or not good:
+        return ImageBatch(None, [], bad, failure)
+    indices, pixels = zip(*good, strict=True)
+    return ImageBatch(torch.stack(pixels), list(indices), bad, None)
 
 
 def _use_one_thread(_worker: int) -> None:

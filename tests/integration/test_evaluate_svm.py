@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from assay.cli.main import main
 from assay.features.shards import merge_features
 
 Assay = Callable[..., subprocess.CompletedProcess[str]]
@@ -89,7 +91,7 @@ def test_two_processes_merge_to_the_features_of_one_to_the_bit(
         two = assay(*arguments, module=torchrun)
 
     assert two.returncode == 0, two.stderr
-    assert (tmp_path / "two/features").glob("rank1_*")
+    assert list((tmp_path / "two/features").glob("rank1_*"))
     for split in ("train", "test"):
         for layer in ("1", "3"):
             alone = merge_features(str(tmp_path / "one/features"), split, layer, {})
@@ -198,20 +200,24 @@ ERRORS = {
 
 @pytest.mark.parametrize("case", ERRORS)
 def test_a_mistake_is_one_clear_message(
-    assay: Assay, tmp_path: Path, photo_folder: Path, case: str
+    tmp_path: Path,
+    photo_folder: Path,
+    case: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     arguments, expected, code = ERRORS[case]
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
-    (tmp_path / "single").mkdir()
-    (photo_folder / "flower").rename(tmp_path / "single" / "flower") if "single" in str(
-        arguments
-    ) else None
+    shutil.copytree(photo_folder / "flower", tmp_path / "single" / "flower")
+    images = [] if "--train" in arguments[0] else ["--train=photos"]
 
-    run = assay("evaluate", "svm", *TINY, "--train=photos", "--out=out", *arguments)
+    with pytest.raises(SystemExit) as ended:
+        main(["evaluate", "svm", *TINY, *images, "--out=out", *arguments])
 
-    assert run.returncode == code, run.stderr
-    assert expected in run.stderr
-    assert "Traceback" not in run.stderr
+    stderr = capsys.readouterr().err
+    assert ended.value.code == code, stderr
+    assert expected in stderr
     assert not (tmp_path / "out/results.json").exists()
 
 

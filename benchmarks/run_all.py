@@ -51,8 +51,8 @@ def table(claims: list[dict[str, object]]) -> str:
     lines = [
         "# Results",
         "",
-        "Written by `make bench`. A ratio is ours against the peer, interleaved on the same data and",
-        "threads: the median of the pairs, with their minimum and maximum.",
+        "Written by `make bench`. A ratio is ours against the peer, interleaved on the same data",
+        "and threads: the median of the pairs, with their minimum and maximum.",
         "",
         *(f"- {name}: {environment[name]}" for name in SHOWN if name in environment),
         "",

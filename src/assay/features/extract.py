@@ -6,18 +6,19 @@ import contextlib
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import torch
 
 from assay._atomic import make_folder
-from assay.errors import AssayWarning, ConfigError, DataError, OutputError
+from assay.errors import AssayWarning, ConfigError, DataError
+from assay.features.extract_options import ExtractOptions
 from assay.features.folder_lock import hold_lock
 from assay.features.forward_passes import (
-    Precision,
+    Features,
     frozen_forward,
     prefers_channels_last,
     resolve_device,
@@ -35,37 +36,6 @@ if TYPE_CHECKING:
     from assay.features.image_set import ImageSet
 
 __all__ = ["ExtractOptions", "ExtractResult", "LayerSpec", "extract_features"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExtractOptions:
-    """How features are computed.
-
-    Raises:
-        ConfigError: a value is out of range.
-    """
-
-    batch_size: int = 64  # images loaded together; the most that a forward pass takes
-    num_workers: int = 2  # processes that load images; 0: this one does
-    device: str = "auto"  # "auto", "cpu", "gpu", or PyTorch's name: "cuda", "cuda:1", "mps"
-    amp: Precision | None = None  # autocast to "bf16" or "fp16"; features are float32 all the same
-    channels_last: bool | Literal["auto"] = "auto"  # "auto": if the model has 2-D convolutions
-    bad_images: Literal["error", "skip"] = "error"  # what to do with images that cannot be read
-    num_threads: int | None = None  # passes at once on a CPU; None: PyTorch's number of threads
-    record_every_s: float = 2.0  # how much work a kill may cost, as far as the disk allows
-
-    def __post_init__(self) -> None:
-        faults = [
-            *_out_of_range("batch_size", self.batch_size, 1),
-            *_out_of_range("num_workers", self.num_workers, 0),
-            *_out_of_range("num_threads", 1 if self.num_threads is None else self.num_threads, 1),
-            *_out_of_range("record_every_s", self.record_every_s, 0),
-            *_not_one_of("amp", self.amp, (None, "bf16", "fp16")),
-            *_not_one_of("channels_last", self.channels_last, (True, False, "auto")),
-            *_not_one_of("bad_images", self.bad_images, ("error", "skip")),
-        ]
-        if faults:
-            raise ConfigError("\n".join(faults))
 
 
 @dataclass(frozen=True)
@@ -200,50 +170,71 @@ def _fill(
         num_workers=options.num_workers,
         pin_memory=device.type == "cuda",
     )
-    fatal = list(shards.skipped) if options.bad_images == "error" else []
+    fatal = list(shards.skipped) if options.bad_images == "error" else None
     report = progress or _ignore
-
-    def worth_a_pass() -> Iterator[ImageBatch]:
-        for batch in batches:
-            if batch.failure is not None:
-                raise batch.failure
-            if batch.bad and options.bad_images == "error":
-                fatal.extend(batch.bad)
-            if fatal:  # no result any more, but all bad images are to be named
-                report(batch.num_images)
-            else:
-                yield batch
-
-    with frozen_forward(
+    forward_pass = frozen_forward(
         model.module,
         request.specs,
         device=device,
         amp=options.amp,
         channels_last=bool(request.made_with["channels_last"]),
-    ) as forward:
-        passes = run_passes(
-            forward,
-            worth_a_pass(),
-            device=device,
-            batch_size=batch_size,
-            num_threads=_num_threads(options, device),
-        )
-        try:
-            for batch, features in passes:
-                shards.append(features, len(batch.indices), tuple(batch.bad))
-                report(batch.num_images)
-            raise_bad_images(_bad_images(fatal), images.source)
-        except BaseException:
-            # The first error is the one to tell; that no more could be saved is part of it.
-            with contextlib.suppress(OutputError):
-                shards.record()
-            raise
+    )
+    # Closed here, not when the garbage is collected: until then threads and workers would run.
+    with (
+        forward_pass as forward,
+        contextlib.closing(_worth_a_pass(batches, fatal, report)) as worthy,
+        contextlib.closing(
+            run_passes(
+                forward,
+                worthy,
+                device=device,
+                batch_size=batch_size,
+                num_threads=_num_threads(options, device),
+            )
+        ) as passes,
+    ):
+        _append_all(passes, shards, report)
+    raise_bad_images(_bad_images(fatal or ()), images.source)
     if not shards.rows and request.world_size == 1:
         first = shards.skipped[0]
         raise DataError(
             f"{images.source}: none of the {len(images)} images can be read. "
             f"The first: {first.name}: {first.reason}."
         )
+
+
+def _worth_a_pass(
+    batches: Iterable[ImageBatch],
+    fatal: list[SkippedImage] | None,
+    report: Callable[[int], None],
+) -> Generator[ImageBatch, None, None]:
+    """The batches up to the first bad image; beyond it, the bad images only, all into ``fatal``.
+
+    Where ``fatal`` is None, bad images do not matter and every batch is given.
+    """
+    for batch in batches:
+        if batch.failure is not None:
+            raise batch.failure
+        if fatal is not None:
+            fatal.extend(batch.bad)
+        if fatal:
+            report(batch.num_images)
+        else:
+            yield batch
+
+
+def _append_all(
+    passes: Iterable[tuple[ImageBatch, Features]],
+    shards: RankShards,
+    report: Callable[[int], None],
+) -> None:
+    """Add batch after batch; whatever stops this, what was added stays on the disk."""
+    try:
+        for batch, features in passes:
+            shards.append(features, len(batch.indices), tuple(batch.bad))
+            report(batch.num_images)
+    finally:
+        shards.record()
 
 
 def _num_threads(options: ExtractOptions, device: torch.device) -> int:
@@ -291,16 +282,6 @@ def _warn_of_non_finite(manifest: Manifest, layers: Sequence[LayerSpec]) -> None
 
 def _bad_images(skipped: Sequence[SkippedImage]) -> tuple[BadImage, ...]:
     return tuple(BadImage(image.name, image.reason) for image in skipped)
-
-
-def _out_of_range(name: str, value: float, lowest: int) -> list[str]:
-    return [] if value >= lowest else [f"{name} is {value}; it must be {lowest} or more."]
-
-
-def _not_one_of(name: str, value: object, allowed: Sequence[object]) -> list[str]:
-    if value in allowed:
-        return []
-    return [f"{name} is {value!r}; it must be one of {', '.join(map(repr, allowed))}."]
 
 
 def _ignore(_count: int) -> None:

@@ -21,9 +21,9 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.errors import ConfigError
+from assay.features.extract_options import Precision
 from assay.features.image_batches import ImageBatch
 from assay.features.layer_spec import LayerSpec
 from assay.features.layer_taps import LayerTaps
@@ -44,7 +45,6 @@ __all__ = [
     "run_passes",
 ]
 
-Precision = Literal["bf16", "fp16"]
 Features = dict[str, npt.NDArray[np.float32]]  # layer -> (N, D)
 
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -133,11 +133,11 @@ def run_passes(
     device: torch.device,
     batch_size: int,
     num_threads: int,
-) -> Iterator[tuple[ImageBatch, Features]]:
+) -> Generator[tuple[ImageBatch, Features], None, None]:
     """Each batch with its features, in order; up to ``num_threads`` passes run at once.
 
     A batch without images has no features. Batches are taken as they are needed to keep the threads
-    busy, and at least one beyond the one that is waited for.
+    busy, and at least one beyond the one that is waited for. Closing the iterator ends the threads.
 
     Args:
         forward: one pass, see :func:`frozen_forward`.

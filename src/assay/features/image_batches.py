@@ -58,10 +58,14 @@ def load_batches(
     An image that cannot be read is listed in its batch and does not stop the others. With
     ``num_workers`` 0 this process loads.
     """
+    items = _Images(images, transform, indices)
+    num_workers = min(num_workers, -(-len(indices) // batch_size))
+    if num_workers:
+        items[0]  # so that what loading imports is imported once, and not by every forked worker
     loader: DataLoader[_Item] = DataLoader(
-        _Images(images, transform, indices),
+        items,
         batch_size=batch_size,
-        num_workers=min(num_workers, -(-len(indices) // batch_size)),
+        num_workers=num_workers,
         collate_fn=_collate,
         worker_init_fn=_use_one_thread,
         pin_memory=pin_memory,

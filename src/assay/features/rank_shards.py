@@ -112,12 +112,8 @@ class RankShards:
     def __init__(self, request: ShardRequest, *, record_every_s: float) -> None:
         self._request = request
         self._record_every_s = record_every_s
-        self._files = [
-            FeatureFile(spec, request.path(spec, "features"), len(request.share))
-            for spec in request.specs
-        ]
-        earlier = self._take_up()
-        self._state = earlier or self._begin()
+        self._files = _new_files(request)
+        self._state = self._take_up() or self._begin()
         self._recorded = self._state
         self._next_record_s = time.monotonic() + record_every_s
         self.resumed_rows = self._state.rows
@@ -174,8 +170,9 @@ class RankShards:
         write_record(self._request.folder, state)
         self._recorded = state
         end_s = time.monotonic()
-        pause_s = max(self._record_every_s, (end_s - start_s) / _RECORDING_SHARE)
-        self._next_record_s = end_s + pause_s
+        if self._record_every_s:
+            pause_s = max(self._record_every_s, (end_s - start_s) / _RECORDING_SHARE)
+            self._next_record_s = end_s + pause_s
 
     def finish(self, targets: npt.NDArray[np.int64]) -> Manifest:
         """Give all files their names and write the manifest; all of the share has to be done.
@@ -238,6 +235,7 @@ class RankShards:
 
     def _begin(self) -> Progress:
         request = self._request
+        self._files = _new_files(request)  # some may have been taken up before one did not fit
         remove_ranks(request.folder, request.split, range(request.rank, request.rank + 1))
         refuse_foreign_files([request.path(spec, kind) for spec in request.specs for kind in KINDS])
         state = self._progress(0, ())
@@ -256,3 +254,10 @@ class RankShards:
             layers=tuple(file.record() for file in self._files),
             skipped=skipped,
         )
+
+
+def _new_files(request: ShardRequest) -> list[FeatureFile]:
+    return [
+        FeatureFile(spec, request.path(spec, "features"), len(request.share))
+        for spec in request.specs
+    ]

@@ -153,8 +153,8 @@ def _refuse_incomplete(
     missing = [rank for rank in range(expected) if rank not in ranks]
     if missing:
         raise ShardError(
-            f"{folder}: split {split!r}, layer {layer!r}: the shards of rank {_listed(missing)} "
-            f"are missing, of {expected} ranks. Extract again, or put them there."
+            f"{folder}: split {split!r}, layer {layer!r}: no shards of rank {_listed(missing)}, "
+            f"of {expected} ranks. Extract again, or put them there."
         )
     for rank in sorted(ranks):
         for kind in KINDS:

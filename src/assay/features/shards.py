@@ -196,7 +196,7 @@ def _refuse_missing(where: str, inds: npt.NDArray[np.int64], found: FoundShards)
     num_images = found.num_images
     if num_images is None:
         num_images = int(known[-1]) + 1 if len(known) else 0
-    if known[-1:] >= num_images:
+    if len(known) and known[-1] >= num_images:
         raise ShardError(
             f"{where}: there is a row of index {known[-1]}, but only {num_images} images. "
             f"Are these the shards of another split or data set? Extract again."
@@ -206,8 +206,8 @@ def _refuse_missing(where: str, inds: npt.NDArray[np.int64], found: FoundShards)
         named = ", ".join(map(str, _first_missing(known, num_images, _NAMED_INDICES)))
         more = ", ..." if count > _NAMED_INDICES else ""
         raise ShardError(
-            f"{where}: of {num_images} images, {count} have no row in any shard; "
-            f"their indices: {named}{more}. Extract again: finished ranks are reused."
+            f"{where}: no shard has a row for {count} of {num_images} images, "
+            f"index {named}{more}. Extract again: finished ranks are reused."
         )
     if not len(inds):
         raise ShardError(f"{where}: the shards hold no row. Extract again.")

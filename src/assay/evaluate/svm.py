@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from assay.errors import AssayWarning, DataError
 from assay.evaluate.arrays import some_of
-from assay.evaluate.linear_svc import problems_at_once
 from assay.evaluate.svm_data import (
     LabelledFeatures,
     TrainingData,
@@ -30,16 +29,17 @@ from assay.evaluate.svm_data import (
     select_classes,
 )
 from assay.evaluate.svm_features import read_features
-from assay.evaluate.svm_result import LinearModel, SVMResult, grade_models, linear_model
-from assay.evaluate.svm_settings import IgnoreLabel, SVMSettings
-from assay.evaluate.svm_store import SVMStore, TrainingRecord
-from assay.evaluate.svm_training import (
-    ClassModels,
-    check_classes,
-    choose_costs,
-    fits_per_class,
-    train_classes,
+from assay.evaluate.svm_result import (
+    LinearModel,
+    SVMResult,
+    grade_models,
+    linear_model,
+    undefined_message,
 )
+from assay.evaluate.svm_settings import IgnoreLabel, SVMSettings
+from assay.evaluate.svm_store import SVMStore
+from assay.evaluate.svm_stored_training import load_trained_class, train_stored, trained_record
+from assay.evaluate.svm_training import choose_costs, fits_per_class
 from assay.evaluate.targets import read_targets
 
 __all__ = ["LabelledFeatures", "LinearModel", "SVMResult", "SVMTrainer"]
@@ -190,10 +190,10 @@ class SVMTrainer:
         Raises:
             DataError: it is not there, or was trained with other settings.
         """
-        record = self._trained_record()
+        record = trained_record(self._store, self.settings)
         if cls_num not in record.class_ids:
             raise DataError(f"class {cls_num} is not trained: {some_of(record.class_ids, 20)} are.")
-        model = linear_model(self._load_class(record, cls_num), cost)
+        model = linear_model(load_trained_class(self._store, record, cls_num), cost)
         if model is None:
             raise DataError(f"no SVM was trained at cost {cost:g}: there are {self.costs_list}.")
         return model
@@ -224,44 +224,18 @@ class SVMTrainer:
     def _train(
         self, data: TrainingData, wanted: tuple[int, ...], progress: Progress | None
     ) -> None:
-        columns = {class_id: data.labels.column(class_id) for class_id in wanted}
-        check_classes(columns, self.settings)
-        self._store.forget_results()
-        fingerprints = data.record.fingerprint_of
-        todo = [
-            class_id
-            for class_id in wanted
-            if self.settings.force_retrain
-            or self._store.load_class(class_id, fingerprints[class_id]) is None
-        ]
-        per_class = fits_per_class(self.settings)
-        if progress is not None and len(todo) < len(wanted):
-            progress((len(wanted) - len(todo)) * per_class)
-        for batch in _batches(todo, max(1, problems_at_once(self.num_workers) // per_class)):
-            for models in train_classes(
-                data.features,
-                {class_id: columns[class_id] for class_id in batch},
-                self.settings,
-                num_workers=self.num_workers,
-                progress=progress,
-            ):
-                self._store.save_class(models, fingerprints[models.class_id])
-        self._publish(data.record, wanted)
-
-    def _publish(self, record: TrainingRecord, wanted: tuple[int, ...]) -> None:
-        """Write the results over all classes of ``record`` that are trained by now."""
-        trained = {
-            class_id: models
-            for class_id, fingerprint in record.fingerprint_of.items()
-            if (models := self._store.load_class(class_id, fingerprint)) is not None
-        }
-        self._store.save_training(
-            record.subset(trained), np.stack([each.crossval_ap for each in trained.values()])
+        train_stored(
+            self._store,
+            data,
+            wanted,
+            self.settings,
+            title=f"layer {self.layer}",
+            num_workers=self.num_workers,
+            progress=progress,
         )
-        self._warn_unconverged([trained[class_id] for class_id in wanted])
 
     def _test(self, features: Any, targets: Any) -> SVMResult:
-        record = self._trained_record()
+        record = trained_record(self._store, self.settings)
         missing = sorted(set(self.settings.cls_list or record.label_ids) - set(record.class_ids))
         if missing:
             raise DataError(
@@ -271,7 +245,7 @@ class SVMTrainer:
         prepared, columns = read_test_data(features, targets, record)
         result = grade_models(
             self.layer,
-            [self._load_class(record, class_id) for class_id in record.class_ids],
+            [load_trained_class(self._store, record, class_id) for class_id in record.class_ids],
             self.get_best_cost_value(),
             prepared,
             columns,
@@ -280,49 +254,11 @@ class SVMTrainer:
         self._tell(result)
         return result
 
-    def _trained_record(self) -> TrainingRecord:
-        record = self._store.record()
-        if record is None:
-            raise DataError(f"{self.folder} holds no training that came to its end: train first.")
-        check_settings(record, self.settings, self.folder)
-        return record
-
-    def _load_class(self, record: TrainingRecord, class_id: int) -> ClassModels:
-        models = self._store.load_class(class_id, record.fingerprint_of[class_id])
-        if models is None:
-            raise DataError(
-                f"{self.folder} has lost the models of class {class_id}, or they are of another "
-                f"training: train again; classes that are whole will be taken over."
-            )
-        return models
-
-    def _warn_unconverged(self, trained: list[ClassModels]) -> None:
-        unconverged = sum(each.num_unconverged for each in trained)
-        if unconverged:
-            warnings.warn(
-                f"layer {self.layer}: {unconverged} of {sum(each.num_fits for each in trained)} "
-                f"SVM fits stopped at max_iter={self.settings.max_iter} before they converged; "
-                f"their APs may be off. Raise max_iter, or leave the highest costs out.",
-                AssayWarning,
-                stacklevel=5,
-            )
-
     def _tell(self, result: SVMResult) -> None:
         for class_id, ap in zip(result.class_ids, result.test_ap, strict=True):
             _LOG.info("layer %s, class %d: AP %.4f", self.layer, class_id, ap)
         defined = len(result.class_ids) - result.num_undefined
         _LOG.info("layer %s: mean AP %.4f over %d classes", self.layer, result.mean_ap, defined)
-        if result.num_undefined:
-            places = np.flatnonzero(np.isnan(result.test_ap))
-            names = some_of([result.class_ids[place] for place in places], 20)
-            warnings.warn(
-                f"layer {self.layer}: {result.num_undefined} of {len(result.class_ids)} classes "
-                f"have no positive test row ({names}): their AP is NaN, and the mean is over the "
-                f"other {defined}.",
-                AssayWarning,
-                stacklevel=4,
-            )
-
-
-def _batches(items: list[int], size: int) -> Iterable[list[int]]:
-    return (items[start : start + size] for start in range(0, len(items), size))
+        message = undefined_message(f"layer {self.layer}", result.class_ids, result.test_ap)
+        if message is not None:
+            warnings.warn(message, AssayWarning, stacklevel=4)

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.evaluate.arrays import some_of
 from assay.evaluate.metrics import mean_average_precision, precision_recall
 from assay.evaluate.svm_training import ClassModels
 
-__all__ = ["LinearModel", "SVMResult", "grade_models", "linear_model"]
+__all__ = ["LinearModel", "SVMResult", "grade_models", "linear_model", "undefined_message"]
 
 
 @dataclass(frozen=True)
@@ -91,4 +92,22 @@ def grade_models(
         test_targets=targets,
         num_train_positives=np.array([each.num_positives for each in models], np.int64),
         num_test_positives=(targets == 1).sum(axis=0, dtype=np.int64),
+    )
+
+
+def undefined_message(
+    title: str, class_ids: Sequence[int], test_ap: NDArray[np.float64]
+) -> str | None:
+    """What to say of classes whose AP (C,) is NaN; None if there is none.
+
+    >>> undefined_message("layer fc", [3, 8], np.array([0.5, 0.25])) is None
+    True
+    """
+    places = np.flatnonzero(np.isnan(test_ap))
+    if not len(places):
+        return None
+    return (
+        f"{title}: {len(places)} of {len(class_ids)} classes have no positive test row "
+        f"({some_of([class_ids[place] for place in places], 20)}): their AP is NaN, and the mean "
+        f"is over the other {len(class_ids) - len(places)}."
     )

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-
-from assay.errors import ConfigError, nearest_names
+from assay.errors import ConfigError
+from assay.evaluate.setting_values import (
+    is_number,
+    is_whole,
+    list_items,
+    read_choice,
+    read_count,
+    read_flag,
+    with_defaults,
+)
 
 __all__ = ["IgnoreLabel", "SVMSettings"]
 
@@ -51,7 +58,7 @@ class SVMSettings:
     penalty: str  # l2 | l1
     dual: bool
     max_iter: int
-    cross_val_folds: int
+    cross_val_folds: int  # 0 = none: nothing is said of the costs
     costs: tuple[float, ...]  # the user's, then the powers of a base; no cost twice
     force_retrain: bool  # train also what an earlier run has trained already
     ignore_label: IgnoreLabel  # what training rows labelled -1 are: negatives, or left out
@@ -69,18 +76,18 @@ class SVMSettings:
             ConfigError: keys that are unknown, values that cannot be; one error names them all.
         """
         faults: list[str] = []
-        values = _with_defaults(config, _DEFAULTS, "", faults)
+        values = with_defaults(config, _DEFAULTS, faults, name="SVM")
         settings = cls(
-            normalize=_flag(values, "normalize", faults),
+            normalize=read_flag(values, "normalize", faults),
             cls_list=_class_ids(values["cls_list"], faults),
-            loss=_choice(values, "loss", ("squared_hinge", "hinge"), faults),
-            penalty=_choice(values, "penalty", ("l2", "l1"), faults),
-            dual=_flag(values, "dual", faults),
-            max_iter=_count(values, "max_iter", 1, faults),
-            cross_val_folds=_count(values, "cross_val_folds", 2, faults),
+            loss=read_choice(values, "loss", ("squared_hinge", "hinge"), faults),
+            penalty=read_choice(values, "penalty", ("l2", "l1"), faults),
+            dual=read_flag(values, "dual", faults),
+            max_iter=read_count(values, "max_iter", 1, faults),
+            cross_val_folds=read_count(values, "cross_val_folds", 2, faults),
             costs=_costs(values["costs"], faults),
-            force_retrain=_flag(values, "force_retrain", faults),
-            ignore_label=_choice(
+            force_retrain=read_flag(values, "force_retrain", faults),
+            ignore_label=read_choice(
                 {"ignore_label": ignore_label}, "ignore_label", ("negative", "drop"), faults
             ),
         )
@@ -95,52 +102,18 @@ class SVMSettings:
         return settings
 
 
-def _with_defaults(
-    section: Any, defaults: Mapping[str, Any], prefix: str, faults: list[str]
-) -> dict[str, Any]:
-    if not isinstance(section, Mapping):
-        faults.append(f"{prefix.rstrip('.') or 'SVM'} is {section!r}: give a mapping")
-        return dict(defaults)
-    unknown = [str(key) for key in section if key not in defaults]
-    for key in unknown:
-        faults.append(f"{prefix}{key} is not a setting.{nearest_names(key, defaults)}")
-    return {key: section.get(key, default) for key, default in defaults.items()}
-
-
-def _flag(values: Mapping[str, Any], key: str, faults: list[str]) -> bool:
-    if not isinstance(values[key], bool | np.bool_):
-        faults.append(f"{key} is {values[key]!r}: give true or false")
-    return bool(values[key])
-
-
-def _choice(
-    values: Mapping[str, Any], key: str, choices: tuple[str, ...], faults: list[str]
-) -> Any:
-    if values[key] not in choices:
-        faults.append(f"{key} is {values[key]!r}: give {' or '.join(choices)}")
-        return choices[0]
-    return values[key]
-
-
-def _count(values: Mapping[str, Any], key: str, minimum: int, faults: list[str]) -> int:
-    if not _is_whole(values[key]) or values[key] < minimum:
-        faults.append(f"{key} is {values[key]!r}: give a whole number of at least {minimum}")
-        return minimum
-    return int(values[key])
-
-
 def _class_ids(value: Any, faults: list[str]) -> tuple[int, ...]:
-    ids = _items(value)
-    if ids is None or not all(_is_whole(item) and item >= 0 for item in ids):
+    ids = list_items(value)
+    if ids is None or not all(is_whole(item) and item >= 0 for item in ids):
         faults.append(f"cls_list is {value!r}: give a list of class ids, or [] for all classes")
         return ()
     return tuple(dict.fromkeys(int(item) for item in ids))
 
 
 def _costs(section: Any, faults: list[str]) -> tuple[float, ...]:
-    values = _with_defaults(section, _COST_DEFAULTS, "costs.", faults)
-    listed = _items(values["costs_list"])
-    if listed is None or not all(_is_number(item) for item in listed):
+    values = with_defaults(section, _COST_DEFAULTS, faults, name="costs", prefix="costs.")
+    listed = list_items(values["costs_list"])
+    if listed is None or not all(is_number(item) for item in listed):
         faults.append(f"costs.costs_list is {values['costs_list']!r}: give a list of numbers")
         listed = [1.0]
     costs = [float(cost) for cost in listed] + _powers(values, faults)
@@ -157,13 +130,13 @@ def _costs(section: Any, faults: list[str]) -> tuple[float, ...]:
 
 def _powers(values: Mapping[str, Any], faults: list[str]) -> list[float]:
     """``base ** i`` over the range; none unless the base is above 0."""
-    base, ends = values["base"], _items(values["power_range"])
-    if not _is_number(base) or not math.isfinite(base):
+    base, ends = values["base"], list_items(values["power_range"])
+    if not is_number(base) or not math.isfinite(base):
         faults.append(f"costs.base is {base!r}: give a number; at most 0 adds no powers")
         return []
     if base <= 0:
         return []
-    if ends is None or len(ends) != 2 or not all(_is_whole(end) for end in ends):
+    if ends is None or len(ends) != 2 or not all(is_whole(end) for end in ends):
         faults.append(
             f"costs.power_range is {values['power_range']!r}: give two whole numbers [first, end)"
         )
@@ -175,18 +148,3 @@ def _powers(values: Mapping[str, Any], faults: list[str]) -> list[float]:
     except OverflowError:
         faults.append(f"costs.base {base:g} to a power of {list(ends)} is beyond a float")
         return []
-
-
-def _items(value: Any) -> list[Any] | None:
-    """The items of a list, tuple, array or configuration list; None for anything else."""
-    if isinstance(value, np.ndarray):
-        return list(value.tolist()) if value.ndim == 1 else None
-    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else None
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return _is_whole(value) or isinstance(value, float | np.floating)

@@ -23,7 +23,7 @@ class ClassModels:
 
     class_id: int
     costs: NDArray[np.float64]  # (K,)
-    crossval_ap: NDArray[np.float64]  # (K,) in 0..1, step AP, mean over the folds
+    crossval_ap: NDArray[np.float64]  # (K,) in 0..1, step AP, mean over folds; NaN: no folds
     weights: NDArray[np.float64]  # (K, D)
     biases: NDArray[np.float64]  # (K,)
     num_positives: int  # training rows that show the class
@@ -59,7 +59,7 @@ def check_classes(columns: Mapping[int, NDArray[np.int8]], settings: SVMSettings
         settings: number of folds, and what -1 means.
 
     Raises:
-        DataError: a class has fewer positive or fewer negative rows than there are folds.
+        DataError: a class has fewer positive or fewer negative rows than there are folds, or none.
     """
     faults = []
     for class_id, column in columns.items():
@@ -128,11 +128,11 @@ def _faults(class_id: int, column: NDArray[np.int8], settings: SVMSettings) -> l
             f"classes beside it"
         ]
     folds = settings.cross_val_folds
+    why = f", fewer than the {folds} folds of cross-validation" if folds else ""
     return [
-        f"class {class_id} has {count} {kind} training rows, fewer than the {folds} folds of "
-        f"cross-validation"
+        f"class {class_id} has {count} {kind} training rows{why}"
         for count, kind in ((positives, "positive"), (total - positives, "negative"))
-        if count < folds
+        if count < max(1, folds)
     ]
 
 
@@ -143,9 +143,11 @@ def _rows_that_count(column: NDArray[np.int8], settings: SVMSettings) -> NDArray
 
 
 def _plan(class_id: int, column: NDArray[np.int8], settings: SVMSettings) -> _ClassPlan:
-    selection = require("sklearn.model_selection", extra="evaluate", purpose="train SVMs")
     labels = np.where(column == 1, 1, -1).astype(np.int8)
     rows = _rows_that_count(column, settings)
+    if not settings.cross_val_folds:
+        return _ClassPlan(class_id, labels, rows, folds=())
+    selection = require("sklearn.model_selection", extra="evaluate", purpose="train SVMs")
     splitter = selection.StratifiedKFold(n_splits=settings.cross_val_folds)
     folds = tuple(
         (rows[fitted], rows[scored]) for fitted, scored in splitter.split(rows, labels[rows])
@@ -173,7 +175,7 @@ def _class_models(
     return ClassModels(
         class_id=plan.class_id,
         costs=np.array(settings.costs),
-        crossval_ap=np.mean(fold_aps, axis=0),
+        crossval_ap=np.mean(fold_aps, axis=0) if fold_aps else np.full(num_costs, np.nan),
         # Copies: views would keep the fits of all folds and classes in memory.
         weights=final.weights.copy(),
         biases=final.biases.copy(),

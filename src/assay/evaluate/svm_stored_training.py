@@ -1,0 +1,127 @@
+"""Training whose classes stand on disk: those that are missing are trained, the rest taken over."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from assay.errors import AssayWarning, DataError
+from assay.evaluate.linear_svc import problems_at_once
+from assay.evaluate.svm_data import TrainingData, check_settings
+from assay.evaluate.svm_settings import SVMSettings
+from assay.evaluate.svm_store import SVMStore, TrainingRecord
+from assay.evaluate.svm_training import ClassModels, check_classes, fits_per_class, train_classes
+
+__all__ = ["load_trained_class", "train_stored", "trained_record"]
+
+
+def train_stored(
+    store: SVMStore,
+    data: TrainingData,
+    wanted: tuple[int, ...],
+    settings: SVMSettings,
+    *,
+    title: str,
+    num_workers: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> None:
+    """Train the ``wanted`` classes that the store lacks, then write the results over all it has.
+
+    Results of an earlier training or test are removed first; a class is stored as soon as it is
+    done. Warns of fits that did not converge.
+
+    Args:
+        store: where classes and results go.
+        data: what to train on.
+        wanted: some or all of the classes of ``data.record``.
+        settings: costs, folds, solver; ``force_retrain`` takes nothing over.
+        title: what the warning calls the training.
+        num_workers: processes; None takes those that are worth it.
+        progress: called with the number of SVMs newly done, taken over or trained.
+
+    Raises:
+        DataError: a class that cannot be trained.
+        OutputError: a result cannot be written.
+    """
+    columns = {class_id: data.labels.column(class_id) for class_id in wanted}
+    check_classes(columns, settings)
+    store.forget_results()
+    fingerprints = data.record.fingerprint_of
+    todo = [
+        class_id
+        for class_id in wanted
+        if settings.force_retrain or store.load_class(class_id, fingerprints[class_id]) is None
+    ]
+    per_class = fits_per_class(settings)
+    if progress is not None and len(todo) < len(wanted):
+        progress((len(wanted) - len(todo)) * per_class)
+    for batch in _batches(todo, max(1, problems_at_once(num_workers) // per_class)):
+        for models in train_classes(
+            data.features,
+            {class_id: columns[class_id] for class_id in batch},
+            settings,
+            num_workers=num_workers,
+            progress=progress,
+        ):
+            store.save_class(models, fingerprints[models.class_id])
+    trained = _publish(store, data.record)
+    _warn_unconverged([trained[class_id] for class_id in wanted], settings, title)
+
+
+def trained_record(store: SVMStore, settings: SVMSettings) -> TrainingRecord:
+    """The record of the training that the store holds.
+
+    Raises:
+        DataError: there is none that came to its end, or it was with other settings.
+    """
+    record = store.record()
+    if record is None:
+        raise DataError(f"{store.folder} holds no training that came to its end: train first.")
+    check_settings(record, settings, store.folder)
+    return record
+
+
+def load_trained_class(store: SVMStore, record: TrainingRecord, class_id: int) -> ClassModels:
+    """The models of one class of ``record``.
+
+    Raises:
+        DataError: they are gone, or of another training.
+    """
+    models = store.load_class(class_id, record.fingerprint_of[class_id])
+    if models is None:
+        raise DataError(
+            f"{store.folder} has lost the models of class {class_id}, or they are of another "
+            f"training: train again; classes that are whole will be taken over."
+        )
+    return models
+
+
+def _publish(store: SVMStore, record: TrainingRecord) -> dict[int, ClassModels]:
+    """Write the results over all classes of ``record`` that are trained by now; returns these."""
+    trained = {
+        class_id: models
+        for class_id, fingerprint in record.fingerprint_of.items()
+        if (models := store.load_class(class_id, fingerprint)) is not None
+    }
+    store.save_training(
+        record.subset(trained), np.stack([each.crossval_ap for each in trained.values()])
+    )
+    return trained
+
+
+def _warn_unconverged(trained: list[ClassModels], settings: SVMSettings, title: str) -> None:
+    unconverged = sum(each.num_unconverged for each in trained)
+    if unconverged:
+        warnings.warn(
+            f"{title}: {unconverged} of {sum(each.num_fits for each in trained)} SVM fits stopped "
+            f"at max_iter={settings.max_iter} before they converged; their APs may be off. Raise "
+            f"max_iter, or leave the highest costs out.",
+            AssayWarning,
+            stacklevel=5,
+        )
+
+
+def _batches(items: list[int], size: int) -> Iterator[list[int]]:
+    return (items[start : start + size] for start in range(0, len(items), size))

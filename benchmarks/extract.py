@@ -86,7 +86,7 @@ def plain_loop_alone(count: int) -> object:
 
 def main() -> None:
     small = read_small_flag(__doc__)
-    count = 128 if small else 1797
+    count = 64 if small else 1797
     model, images = open_model_and_images(count)
     module = load_model("efficientnet-lite0").module.to(memory_format=torch.channels_last)
     inputs = Inputs(images, model)
@@ -107,7 +107,7 @@ def main() -> None:
         timings = take_turns(
             lambda: ours(model, images, folder),
             lambda: plain_loop(module, inputs),
-            pairs=3 if small else 5,
+            pairs=2 if small else 5,
             warm_ups=0 if small else 1,
             between=start_anew,
         )

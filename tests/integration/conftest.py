@@ -86,3 +86,44 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
     bunch = load_digits(n_class=3)
     rows = np.concatenate([np.flatnonzero(bunch.target == digit)[:20] for digit in range(3)])
     return (bunch.images[rows] * 15.9).astype(np.uint8), bunch.target[rows].astype(np.int64)
+
+
+FACTORY = """
+import torch
+from torch import nn
+
+
+def factory(seed):
+    torch.manual_seed(seed)
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 3, stride=2), nn.ReLU(), nn.Conv2d(16, 32, 3, stride=2), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 5),
+    )
+
+
+def first():
+    return factory(0)
+
+
+def second():
+    return factory(1)
+"""
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> tuple[str, ...]:
+    """Arguments that choose a model of two small convolutions, and a quick way to grade it.
+
+    ``python:two_models:second`` is the same with other weights.
+    """
+    (tmp_path / "two_models.py").write_text(FACTORY)
+    return (
+        "--model=python:two_models:first",
+        "--layers=1,3",
+        "--workers=0",
+        "--batch-size=8",
+        "config.TRANSFORM.RESIZE=[32,32]",
+        "config.TRANSFORM.CROP=null",
+        "config.SVM.costs.costs_list=[1.0,10.0]",
+        "config.MACHINE.DEVICE=cpu",
+    )

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import TextIO
 
 import click
 
 from assay import __version__
+from assay.cli.compare import compare
 from assay.cli.completion import completion
 from assay.cli.env import env
 from assay.cli.evaluate import evaluate
@@ -53,6 +55,7 @@ def cli() -> None:
 
 
 cli.add_command(evaluate)
+cli.add_command(compare)
 cli.add_command(env)
 cli.add_command(completion)
 
@@ -63,8 +66,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Errors that assay raises on purpose become one message on stderr; anything else is a defect of
     ours and keeps its traceback.
     """
-    signal.signal(signal.SIGTERM, _on_sigterm)
-    warnings.showwarning = _show_warning
+    with _own_handlers():
+        _run(arguments)
+
+
+def _run(arguments: Sequence[str] | None) -> None:
     try:
         # Without its standalone mode click returns the exit code that --help and the like ask for.
         asked = cli.main(args=arguments, prog_name="assay", standalone_mode=False)
@@ -82,6 +88,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # The reader has gone (`assay ... | head`): keep the interpreter's last flush quiet.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_FAILED)
+
+
+@contextlib.contextmanager
+def _own_handlers() -> Iterator[None]:
+    """SIGTERM unwinds like Ctrl-C, and our warnings are one line; both only while we run."""
+    handler, showwarning = signal.getsignal(signal.SIGTERM), warnings.showwarning
+    signal.signal(signal.SIGTERM, _on_sigterm)
+    warnings.showwarning = _show_warning
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+        warnings.showwarning = showwarning
 
 
 def _say(message: str) -> None:

@@ -68,7 +68,9 @@ def mean_over_classes(aps: NDArray[np.float64], *, axis: int) -> NDArray[np.floa
     defined = ~np.isnan(aps)
     sums = np.where(defined, aps, 0.0).sum(axis=axis)
     counts = defined.sum(axis=axis)
-    return np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
+    means = np.full(sums.shape, np.nan)
+    np.divide(sums, counts, out=means, where=counts > 0)
+    return means
 
 
 def summarise_low_shot(

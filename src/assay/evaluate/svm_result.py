@@ -103,8 +103,8 @@ def undefined_message(
     >>> undefined_message("layer fc", [3, 8], np.array([0.5, 0.25])) is None
     True
     """
-    places = np.flatnonzero(np.isnan(test_ap))
-    if not len(places):
+    places = np.flatnonzero(np.isnan(test_ap)).tolist()
+    if not places:
         return None
     return (
         f"{title}: {len(places)} of {len(class_ids)} classes have no positive test row "

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +19,11 @@ from assay.features.shard_reader import FoundShards, Shard, read_shards
 
 __all__ = ["FeatureSet", "merge_features", "merge_shards"]
 
-_WINDOW_BYTES = 1 << 25
+_WINDOW_BYTES = 1 << 23
+_NUM_THREADS = 4
 _NAMED_INDICES = 10
+
+_What: TypeAlias = Literal["features", "targets"]
 
 
 @dataclass(frozen=True)
@@ -93,18 +98,17 @@ def merge_shards(
     )
     where = f"{output_dir}: split {split!r}, layer {layer!r}"
     _refuse_missing(where, inds, found)
-    is_first = np.zeros(len(place), np.bool_)
-    is_first[first] = True
-    rows = _Rows(place.reshape(-1), is_first)
+    plan = _Plan(found.shards, inds, place.reshape(-1), first)
     targets = np.empty((len(inds), found.shards[0].targets.shape[1]), np.int64)
+    _fill(plan, "targets", targets)
     shape = (len(inds), found.shards[0].width)
     if out is None:
         features = np.empty(shape, np.float32)
-        _merge(found.shards, rows, features, targets)
+        _fill(plan, "features", features)
     else:
         with atomic_path(out) as partial:
             mapped = create_npy(partial, shape, np.float32)
-            _merge(found.shards, rows, mapped, targets)
+            _fill(plan, "features", mapped)
             mapped.flush()
             del mapped
         features = map_npy(out)
@@ -112,56 +116,78 @@ def merge_shards(
 
 
 @dataclass(frozen=True)
-class _Rows:
-    """Where the M rows of all shards go, one shard after the other."""
+class _Window:
+    """Some neighbouring rows of one shard."""
 
+    shard: Shard
+    start: int  # in the shard
+    stop: int
+    place: npt.NDArray[np.int64]  # (n,) where they go
+
+    def rows(self, what: _What) -> npt.NDArray[Any]:
+        """Its rows. Mapped anew each time, so that what was read before is let go."""
+        if what == "targets":
+            return self.shard.targets[self.start : self.stop]
+        return self.shard.features(self.start, self.stop)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Where the M rows of all shards, one shard after the other, go in the N rows of the output."""
+
+    shards: tuple[Shard, ...]
+    inds: npt.NDArray[np.int64]  # (N,)
     place: npt.NDArray[np.int64]  # (M,) row of the output
-    is_first: npt.NDArray[np.bool_]  # (M,) whether it is the first copy of that row
+    first: npt.NDArray[np.int64]  # (N,) which of the M rows is the first copy
 
-    def part(self, start: int, stop: int) -> _Rows:
-        return _Rows(self.place[start:stop], self.is_first[start:stop])
-
-
-def _merge(
-    shards: Sequence[Shard],
-    rows: _Rows,
-    features: npt.NDArray[np.float32],
-    targets: npt.NDArray[np.int64],
-) -> None:
-    """Fill features (N, D) and targets (N, L)."""
-    start = 0
-    for shard in shards:
-        own = rows.part(start, start + len(shard.inds))
-        start += len(shard.inds)
-        _place(shard.targets, own, targets, shard, shards, "targets")
-        window = max(1, _WINDOW_BYTES // max(1, shard.row_bytes))
-        for at in range(0, len(shard.inds), window):
-            # Mapped anew each time: pages that were read would count as memory of this process.
-            values = shard.features(at, at + window)
-            _place(values, own.part(at, at + window), features, shard, shards, "features")
+    def windows(self) -> Iterator[_Window]:
+        """The M rows in parts that are small enough to be read at once, in order."""
+        begin = 0
+        for shard in self.shards:
+            size = max(1, _WINDOW_BYTES // max(1, shard.row_bytes))
+            for start in range(0, len(shard.inds), size):
+                stop = min(start + size, len(shard.inds))
+                yield _Window(shard, start, stop, self.place[begin + start : begin + stop])
+            begin += len(shard.inds)
 
 
-def _place(
-    values: npt.NDArray[Any],
-    rows: _Rows,
-    output: npt.NDArray[Any],
-    shard: Shard,
-    shards: Sequence[Shard],
-    what: str,
-) -> None:
-    """Put first copies in their places, and compare further copies with what stands there."""
-    if rows.is_first.all():
-        output[_as_slice(rows.place)] = values
-        return
-    output[rows.place[rows.is_first]] = values[rows.is_first]
-    copies = ~rows.is_first
+def _fill(plan: _Plan, what: _What, output: npt.NDArray[Any]) -> None:
+    """Put all rows in their places, and see to it that further copies are equal to the first."""
+
+    def put(window: _Window) -> None:
+        output[_as_slice(window.place)] = window.rows(what)
+
+    # Copying lets go of Python's lock, and the kernel hands out fresh pages to several at once.
+    with ThreadPoolExecutor(_NUM_THREADS) as pool:
+        deque(pool.map(put, plan.windows()), maxlen=0)
+    if len(plan.place) > len(plan.inds):
+        _compare_copies(plan, what, output)
+
+
+def _compare_copies(plan: _Plan, what: _What, output: npt.NDArray[Any]) -> None:
+    is_first = np.zeros(len(plan.place), np.bool_)
+    is_first[plan.first] = True
+    is_repeated = (np.bincount(plan.place) > 1)[plan.place]
+    # First copies once more: of several copies, any may have been put last.
+    for rows, values in _pick(plan, what, is_repeated & is_first):
+        output[plan.place[rows]] = values
     bits = np.dtype(f"u{output.itemsize}")
-    here = np.ascontiguousarray(values[copies], output.dtype).view(bits)
-    there = output[rows.place[copies]].view(bits)
-    differs = (here != there).any(axis=1)
-    if differs.any():
-        place = rows.place[copies][differs][0]
-        raise _copies_differ(place, what, shard, shards)
+    for rows, values in _pick(plan, what, ~is_first):
+        differs = (output[plan.place[rows]].view(bits) != values.view(bits)).any(axis=1)
+        if differs.any():
+            raise _copies_differ(plan, int(rows[differs][0]), what)
+
+
+def _pick(
+    plan: _Plan, what: _What, wanted: npt.NDArray[np.bool_]
+) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[Any]]]:
+    """Which of the M rows are ``wanted``, and what is in them."""
+    begin = 0
+    for window in plan.windows():
+        chosen = np.flatnonzero(wanted[begin : begin + len(window.place)])
+        if len(chosen):
+            yield begin + chosen, np.ascontiguousarray(window.rows(what)[chosen])
+        begin += len(window.place)
 
 
 def _as_slice(place: npt.NDArray[np.int64]) -> Any:
@@ -175,16 +201,18 @@ def _as_slice(place: npt.NDArray[np.int64]) -> Any:
     return slice(int(place[0]), int(place[-1]) + 1, step)
 
 
-def _copies_differ(place: int, what: str, shard: Shard, shards: Sequence[Shard]) -> ShardError:
-    index = np.unique(np.concatenate([each.inds for each in shards]))[place]
-    first = next(each for each in shards if index in each.inds)
-    if first is shard:
+def _copies_differ(plan: _Plan, copy: int, what: _What) -> ShardError:
+    ends = np.cumsum([len(shard.inds) for shard in plan.shards])
+    first = plan.first[plan.place[copy]]
+    one, other = (plan.shards[np.searchsorted(ends, row, side="right")] for row in (first, copy))
+    index = plan.inds[plan.place[copy]]
+    if one is other:
         return ShardError(
-            f"{shard.path}: two rows of index {index} differ in their {what}. "
+            f"{one.path}: two rows of index {index} differ in their {what}. "
             f"Delete the shards and extract again."
         )
     return ShardError(
-        f"{first.path} and {shard.path}: both have a row of index {index}, and these differ in "
+        f"{one.path} and {other.path}: both have a row of index {index}, and these differ in "
         f"their {what}: the ranks did not run the same model on the same images. "
         f"Delete the shards and extract again."
     )

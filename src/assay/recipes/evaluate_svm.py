@@ -5,23 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any
 
-from assay._atomic import make_folder, write_json, write_text
-from assay.config import AttrDict, masked_text, to_plain
+import numpy as np
+
+from assay.config import AttrDict, masked_text
 from assay.evaluate.svm import SVMTrainer
-from assay.features.datasets import ImageSet
 from assay.features.extract import LayerSpec
-from assay.features.manifest import Manifest, find_records, read_manifest
-from assay.features.models import VisionModel
-from assay.features.shards import merge_shards
-from assay.recipes.extraction import extract_splits
-from assay.recipes.feature_request import open_model, open_splits, read_feature_request
-from assay.report.document import svm_layer, svm_results
-from assay.report.html import render_report
+from assay.recipes.frozen_features import FrozenFeatures, extract_frozen_features
+from assay.recipes.run_output import write_run
+from assay.recipes.stored_scores import StoredScores, save_scores
+from assay.recipes.uncertainty import interval
+from assay.report.document import RunRecord
+from assay.report.document_svm import svm_layer, svm_results
 from assay.report.progress import ProgressView
-from assay.runtime.environment import ranks_from_environment
 
 __all__ = ["evaluate_svm"]
 
@@ -50,93 +47,45 @@ def evaluate_svm(
     """
     view = view or ProgressView()
     created = datetime.now(timezone.utc)
-    ranks = ranks_from_environment(environ)
-    request = read_feature_request(config)
-    folder = make_folder(config.RUN.OUTPUT_DIR)
-
-    with view.stage("open images"):
-        splits = open_splits(request)
-    with view.stage("load model"):
-        model = open_model(request)
-    extract_splits(
-        request,
-        model,
-        splits,
-        folder / "features",
-        ranks=ranks,
-        nproc=nproc,
-        force=config.RUN.FORCE,
-        view=view,
-    )
-    if ranks.rank != 0:
+    frozen = extract_frozen_features(config, nproc=nproc, view=view, environ=environ)
+    if frozen is None:
         return None
-
-    layers = [_grade(config, layer, splits, folder, view) for layer in request.layers]
-    results = svm_results(
-        command=masked_text(command),
-        created=created,
-        model=_model_facts(model),
-        transform=model.transform.to_dict(),
-        data={split: _data_facts(images, folder, split) for split, images in splits.items()},
-        settings={"config": to_plain(config)},
-        device=request.options.device,
-        layers=layers,
-        timings=view.timings,
-    )
-    write_json(folder / "results.json", results)
-    if config.RUN.REPORT:
-        with view.stage("write report"):
-            write_text(folder / "report.html", render_report(results, splits["test"].load))
-    return results
+    layers = [_grade(config, layer, frozen, view) for layer in frozen.layers]
+    record = RunRecord(masked_text(command), created, frozen.facts(config), view.timings)
+    results = svm_results(record, layers, ignore_label=config.SVM.ignore_label)
+    load_image = frozen.splits["test"].load
+    return write_run(frozen.folder, results, load_image, report=config.RUN.REPORT, view=view)
 
 
 def _grade(
-    config: AttrDict,
-    layer: LayerSpec,
-    splits: Mapping[str, ImageSet],
-    folder: Path,
-    view: ProgressView,
+    config: AttrDict, layer: LayerSpec, frozen: FrozenFeatures, view: ProgressView
 ) -> dict[str, Any]:
     """Train and score the SVMs of one layer."""
-    with view.stage(f"merge {layer.name}"):
-        features = {split: merge_shards(folder / "features", split, layer.name) for split in splits}
+    features = frozen.merged(layer.name, view)
     settings = {key: value for key, value in config.SVM.items() if key != "ignore_label"}
     settings["force_retrain"] = settings["force_retrain"] or config.RUN.FORCE
-    trainer = SVMTrainer(settings, layer.name, folder / "svm", ignore_label=config.SVM.ignore_label)
+    folder = frozen.folder / "svm"
+    trainer = SVMTrainer(settings, layer.name, folder, ignore_label=config.SVM.ignore_label)
     total = trainer.count_fits(features["train"].targets)
     with view.stage(f"train SVMs on {layer.name}", total=total, unit="fits") as advance:
         result = trainer.evaluate(features["train"], features["test"], progress=advance)
+    with view.stage(f"bootstrap {layer.name}"):
+        sureness = interval(result.test_scores, result.test_targets, seed=config.SEED_VALUE)
+    save_scores(
+        folder / layer.name,
+        StoredScores(
+            scores=result.test_scores,
+            targets=result.test_targets.astype(np.int64),
+            inds=features["test"].inds,
+            class_ids=np.array(result.class_ids, np.int64),
+        ),
+    )
     return svm_layer(
         result,
+        interval=sureness,
         feature_dim=features["test"].features.shape[1],
-        class_names=splits["train"].class_names,
-        image_names=splits["test"].names,
+        class_names=frozen.splits["train"].class_names,
+        image_names=frozen.splits["test"].names,
         inds=features["test"].inds,
         examples=EXAMPLES_SHOWN,
     )
-
-
-def _model_facts(model: VisionModel) -> dict[str, Any]:
-    return {
-        "name": model.name,
-        "weights": model.weights,
-        "weights_digest": model.weights_digest,
-        "num_parameters": model.num_parameters,
-    }
-
-
-def _data_facts(images: ImageSet, folder: Path, split: str) -> dict[str, Any]:
-    """Counts and digest of a split, and the images that its manifests say were left out."""
-    manifests = map(read_manifest, find_records(folder / "features", split, Manifest).values())
-    skipped = sorted(
-        (bad for manifest in manifests if manifest for bad in manifest.skipped),
-        key=lambda bad: bad.index,
-    )
-    return {
-        "source": images.source,
-        "digest": images.digest(),
-        "num_images": len(images) - len(skipped),
-        "num_classes": len(images.class_names),
-        "multi_label": images.multi_label,
-        "skipped": [{"name": bad.name, "reason": bad.reason} for bad in skipped],
-    }

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from assay.config import AttrDict
-from assay.errors import ConfigError
+from assay.errors import AssayWarning, ConfigError
 from assay.features.datasets import ImageSet, open_images, split_images
 from assay.features.extract import ExtractOptions, LayerSpec
+from assay.features.forward_passes import resolve_device
 from assay.features.models import VisionModel, load_model
 from assay.features.voc import find_voc_trees
 
@@ -157,12 +159,25 @@ def _layers(entries: Sequence[Any]) -> tuple[LayerSpec, ...]:
     return tuple(layers)
 
 
+def _device(name: str) -> str:
+    """The device for a setting; the contract's "gpu" is a wish, any other name is meant."""
+    if name == "gpu" and resolve_device("auto", 0).type == "cpu":
+        warnings.warn(
+            "config.MACHINE.DEVICE is gpu and there is no accelerator here: this runs on the CPU. "
+            "--device cpu (or auto) says that this is meant.",
+            AssayWarning,
+            stacklevel=2,
+        )
+        return "cpu"
+    return name
+
+
 def _options(config: AttrDict) -> ExtractOptions:
     amp = config.EXTRACT.AMP
     return ExtractOptions(
         batch_size=config.DATA.TRAIN.BATCHSIZE_PER_REPLICA,
         num_workers=config.DATA.NUM_DATALOADER_WORKERS,
-        device=config.MACHINE.DEVICE,
+        device=_device(config.MACHINE.DEVICE),
         amp=None if amp == "none" else amp,
         channels_last=config.EXTRACT.CHANNELS_LAST,
         bad_images=config.DATA.BAD_IMAGES,

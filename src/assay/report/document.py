@@ -1,138 +1,100 @@
-"""``results.json``: every figure of a run, from which the table and the page are drawn."""
+"""``results.json``: what the documents of all kinds of runs have in common."""
 
 from __future__ import annotations
 
 import math
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from assay import __version__
-from assay.evaluate.ranked_examples import RankedExample, rank_examples
 from assay.report.progress import StageTiming
 from assay.runtime.collect_env import package_versions
 from assay.runtime.machine import available_cores, cpu_model
 
 if TYPE_CHECKING:
-    from assay.evaluate.svm import SVMResult
+    from assay.evaluate.bootstrap import BootstrapInterval
 
-__all__ = ["SCHEMA_VERSION", "svm_layer", "svm_results"]
+__all__ = [
+    "SCHEMA_VERSION",
+    "RunRecord",
+    "best_layer",
+    "class_name",
+    "interval_facts",
+    "number",
+    "run_document",
+]
 
 SCHEMA_VERSION = 1
 
 
-def svm_results(
+@dataclass(frozen=True)
+class RunRecord:
+    """How a run came about, whatever it graded."""
+
+    command: str
+    created: datetime
+    facts: Mapping[str, Any]  # model, transform, data, settings, device
+    timings: Sequence[StageTiming]
+
+
+def run_document(
+    kind: str,
+    record: RunRecord,
     *,
-    command: str,
-    created: datetime,
-    model: Mapping[str, Any],
-    transform: Mapping[str, Any],
-    data: Mapping[str, Any],
-    settings: Mapping[str, Any],
-    device: str,
+    headline: Mapping[str, Any],
     layers: Sequence[Mapping[str, Any]],
-    timings: Sequence[StageTiming],
+    more: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The whole document; ``layers`` come from :func:`svm_layer`, the best is the headline."""
-    best = max(layers, key=lambda layer: -1.0 if layer["mean_ap"] is None else layer["mean_ap"])
+    """The whole document; ``more`` are the keys that runs of this kind alone have."""
+    facts = dict(record.facts)
+    device = facts.pop("device")
     return {
         "schema": SCHEMA_VERSION,
-        "kind": "svm",
+        "kind": kind,
         "assay_version": __version__,
-        "created": created.isoformat(timespec="seconds"),
-        "command": command,
-        "title": f"{model['name']} on {data['test']['source']}",
-        "headline": {"layer": best["layer"], "mean_ap": best["mean_ap"]},
-        "model": dict(model),
-        "transform": dict(transform),
-        "data": dict(data),
-        "settings": dict(settings),
+        "created": record.created.isoformat(timespec="seconds"),
+        "command": record.command,
+        "title": f"{facts['model']['name']} on {facts['data']['test']['source']}",
+        "headline": dict(headline),
+        **facts,
         "versions": {"python": platform.python_version(), **package_versions()},
         "machine": {"cpu": cpu_model(), "cores": available_cores(), "device": device},
+        **more,
         "layers": [dict(layer) for layer in layers],
-        "timings": [asdict(timing) for timing in timings],
+        "timings": [asdict(timing) for timing in record.timings],
     }
 
 
-def svm_layer(
-    result: SVMResult,
-    *,
-    feature_dim: int,
-    class_names: Sequence[str],
-    image_names: Sequence[str],
-    inds: NDArray[np.int64],
-    examples: int,
-) -> dict[str, Any]:
-    """One layer's part of the document.
+def best_layer(layers: Sequence[Mapping[str, Any]], key: str) -> Mapping[str, Any]:
+    """The layer whose ``key`` is highest; one where it is undefined (None) loses to all others."""
+    return max(layers, key=lambda layer: -math.inf if layer[key] is None else layer[key])
+
+
+def interval_facts(interval: BootstrapInterval | None, *, seed: int) -> dict[str, Any]:
+    """How far a score could be off; nothing of a score that is undefined.
 
     Args:
-        result: the scores of the layer.
-        feature_dim: length of a feature vector.
-        class_names: by class id.
-        image_names: by index of the test set.
-        inds: (N_test,) index of the test set for each row of the scores.
-        examples: how many ranked images each list names.
+        interval: None where the score is undefined.
+        seed: of the draws.
     """
+    if interval is None:
+        return {"interval": None}
     return {
-        "layer": result.layer,
-        "feature_dim": feature_dim,
-        "costs": [float(cost) for cost in result.costs],
-        "mean_ap": _number(result.mean_ap),
-        "num_undefined_classes": result.num_undefined,
-        "classes": [
-            {
-                "id": class_id,
-                "name": _class_name(class_names, class_id),
-                "ap": _number(result.test_ap[place]),
-                "chosen_cost": float(result.chosen_cost[place]),
-                "crossval_ap": [_number(ap) for ap in result.crossval_ap[place]],
-                "num_train_positives": int(result.num_train_positives[place]),
-                "num_test_positives": int(result.num_test_positives[place]),
-            }
-            for place, class_id in enumerate(result.class_ids)
-        ],
-        "ranked": [
-            {"class_id": class_id, **_ranked(result, place, image_names, inds, examples)}
-            for place, class_id in enumerate(result.class_ids)
-        ],
+        "interval": [number(interval.low), number(interval.high)],
+        "confidence": interval.confidence,
+        "resamples": len(interval.resampled),
+        "seed": seed,
     }
 
 
-def _ranked(
-    result: SVMResult,
-    place: int,
-    image_names: Sequence[str],
-    inds: NDArray[np.int64],
-    examples: int,
-) -> dict[str, list[dict[str, Any]]]:
-    ranked = rank_examples(result.test_scores[:, place], result.test_targets[:, place], examples)
-
-    def entry(example: RankedExample) -> dict[str, Any]:
-        index = int(inds[example.row])
-        return {
-            "row": index,
-            "name": image_names[index],
-            "score": example.score,
-            "positive": example.positive,
-            "rank": example.rank,
-        }
-
-    return {
-        "first": [entry(example) for example in ranked.first],
-        "last_positives": [entry(example) for example in ranked.last_positives],
-        "first_negatives": [entry(example) for example in ranked.first_negatives],
-    }
-
-
-def _class_name(class_names: Sequence[str], class_id: int) -> str:
+def class_name(class_names: Sequence[str], class_id: int) -> str:
+    """The name of a class, or its number where it has none."""
     return class_names[class_id] if 0 <= class_id < len(class_names) else str(class_id)
 
 
-def _number(value: float) -> float | None:
-    """A float for strict JSON, which has no NaN: an undefined AP is ``None``."""
+def number(value: float) -> float | None:
+    """A float for strict JSON, which has no NaN: what is undefined is ``None``."""
     return None if math.isnan(value) else float(value)

@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.report.axes import (
+    COLUMN_PX,
+    log_limits,
+    names_column_px,
+    paint_log_ticks,
+    paint_name,
+    paint_y_grid,
+    score_range,
+)
 from assay.report.inline_svg import ACCENT, INK, LINE, MUTED, PAPER, QUIET, Drawing, draw_svg
-from assay.report.wording import display_width, format_number, format_score, shorten
+from assay.report.wording import display_width, format_score
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +30,6 @@ __all__ = ["NARROW_PX", "WIDE_PX", "BarRow", "ap_bars", "ap_histogram", "cost_cu
 WIDE_PX = 800
 NARROW_PX = 340
 
-_COLUMN_PX = 7.2  # a column of a name, at the size in which names are set
 _SERIES_COLOURS = (ACCENT, MUTED, QUIET)
 _MAX_CURVES = 40  # more classes than this are drawn as bands
 
@@ -35,30 +43,32 @@ class BarRow:
     chance: float = math.nan  # what a random ranking scores, marked by a tick
 
 
-def ap_bars(rows: Sequence[BarRow], *, width_px: int, key: str) -> str:
-    """Average precision as horizontal bars, a row a class, at most three bars a row."""
+def ap_bars(
+    rows: Sequence[BarRow], *, width_px: int, key: str, score: str = "average precision"
+) -> str:
+    """Scores as horizontal bars, a row a class, at most three bars a row."""
     num_bars = max((len(row.values) for row in rows), default=1)
     pitch = 17 + 8 * num_bars
     top, bottom = 24, 4
-    names_px = _names_px([row.name for row in rows if row.values], width_px)
+    room_px = names_column_px([row.name for row in rows if row.values], width_px)
 
     def paint(drawing: Drawing) -> None:
-        axes = drawing.axes(names_px, top, 56, bottom)
+        axes = drawing.axes(room_px, top, 56, bottom)
         axes.set_xlim(0, 1)
         axes.set_ylim(len(rows) * pitch, 0)
         for tick in (0, 0.25, 0.5, 0.75, 1):
             axes.axvline(tick, color=LINE, linewidth=1, zorder=0)
             drawing.text(axes, tick, 0, f"{tick:g}", ha="center", shift=(0, 11))
         for place, row in enumerate(rows):
-            _paint_bar_row(drawing, axes, row, (place + 0.5) * pitch, names_px)
+            _paint_bar_row(drawing, axes, row, (place + 0.5) * pitch, room_px)
 
-    label = f"Bars of average precision for {sum(bool(row.values) for row in rows)} classes."
+    label = f"Bars of {score} for {sum(bool(row.values) for row in rows)} classes."
     height = top + bottom + len(rows) * pitch
     return draw_svg(paint, key=key, label=label, width_px=width_px, height_px=height)
 
 
 def _paint_bar_row(
-    drawing: Drawing, axes: Axes, row: BarRow, middle: float, names_px: float
+    drawing: Drawing, axes: Axes, row: BarRow, middle: float, room_px: float
 ) -> None:
     if not row.values:
         drawing.text(axes, 0, middle, row.name, shift=(8, 0))
@@ -66,7 +76,7 @@ def _paint_bar_row(
     heights = [10] + [5] * (len(row.values) - 1)
     y = middle - (sum(heights) + 2 * (len(heights) - 1)) / 2
     first_middle = y + heights[0] / 2
-    _paint_name(drawing, axes, row.name, first_middle, names_px)
+    paint_name(drawing, axes, row.name, first_middle, room_px)
     for value, height, colour in zip(row.values, heights, _SERIES_COLOURS, strict=False):
         if not math.isnan(value):
             axes.barh(y + height / 2, value, height=height, color=colour, linewidth=0, zorder=2)
@@ -89,7 +99,7 @@ def ap_histogram(values: Sequence[float], *, width_px: int, key: str) -> str:
     def paint(drawing: Drawing) -> None:
         axes = drawing.axes(46, 16, 14, 30)
         axes.set_xlim(0, 1)
-        _paint_y_grid(drawing, axes, 0, max(1, counts.max()), integer=True)
+        paint_y_grid(drawing, axes, 0, max(1, counts.max()), integer=True)
         axes.bar(edges[:-1] + 0.025, counts, width=0.043, color=ACCENT, linewidth=0, zorder=2)
         for tick in (0, 0.25, 0.5, 0.75, 1):
             drawing.text(axes, tick, 0, f"{tick:g}", ha="center", shift=(0, -14))
@@ -120,7 +130,7 @@ def cost_curves(
     x = np.asarray(costs, dtype=np.float64)[order]
     y = np.asarray(crossval_ap, dtype=np.float64)[:, order]
     height, strip_px, left, right = 330, 34, 46, 18
-    limits = _log_limits(x)
+    limits = log_limits(x)
     mean = _nan_mean(y)
     bands = _bands(y) if len(y) > _MAX_CURVES else []
 
@@ -128,7 +138,7 @@ def cost_curves(
         curves = drawing.axes(left, 10, right, strip_px + 66)
         curves.set_xscale("log")
         curves.set_xlim(*limits)
-        _paint_y_grid(drawing, curves, *_score_range(np.vstack([mean, *(bands or y)])))
+        paint_y_grid(drawing, curves, *score_range(np.vstack([mean, *(bands or y)])))
         for low, high in bands:
             curves.fill_between(x, low, high, color=QUIET, alpha=0.35, linewidth=0)
         if not bands:
@@ -139,7 +149,7 @@ def cost_curves(
         strip.set_xscale("log")
         strip.set_xlim(*limits)
         _paint_choices(drawing, strip, x, chosen_cost)
-        _paint_cost_ticks(drawing, strip, x, width_px - left - right)
+        paint_log_ticks(drawing, strip, x, width_px - left - right, "cost C, log scale")
 
     label = (
         f"Curves of cross-validated average precision against {len(x)} costs, for {len(y)} classes."
@@ -176,83 +186,27 @@ def _paint_choices(
             drawing.text(axes, value, count, f"{count:,}", color=INK, ha="center", shift=(0, 9))
 
 
-def _paint_cost_ticks(drawing: Drawing, axes: Axes, x: NDArray[np.float64], pixels: float) -> None:
-    low, high = np.log10(axes.get_xlim())
-    free_from = -math.inf
-    for value in x:
-        text = format_number(value)
-        center = (math.log10(value) - low) / (high - low) * pixels
-        half = 0.5 * len(text) * _COLUMN_PX
-        if center - half >= free_from:
-            drawing.text(axes, value, 0, text, ha="center", shift=(0, -14))
-            free_from = center + half + 8
-    middle = 10 ** ((low + high) / 2)
-    drawing.text(axes, middle, 0, "cost C, log scale", ha="center", shift=(0, -33))
-
-
 def time_bars(stages: Sequence[tuple[str, float, str]], *, width_px: int, key: str) -> str:
     """How long each stage took: name, seconds, and the text beside its bar."""
     pitch = 28
     height = max(1, len(stages)) * pitch
     longest = max((seconds for _, seconds, _ in stages), default=0.0) or 1.0
-    names_px = _names_px([name for name, _, _ in stages], width_px)
-    texts_px = 14 + max((display_width(text) for *_, text in stages), default=0) * _COLUMN_PX
+    room_px = names_column_px([name for name, _, _ in stages], width_px)
+    texts_px = 14 + max((display_width(text) for *_, text in stages), default=0) * COLUMN_PX
 
     def paint(drawing: Drawing) -> None:
-        axes = drawing.axes(names_px, 0, texts_px, 0)
+        axes = drawing.axes(room_px, 0, texts_px, 0)
         axes.set_xlim(0, longest)
         axes.set_ylim(height, 0)
         axes.axvline(0, color=LINE, linewidth=1, zorder=0)
         for place, (name, seconds, text) in enumerate(stages):
             middle = (place + 0.5) * pitch
-            _paint_name(drawing, axes, name, middle, names_px)
+            paint_name(drawing, axes, name, middle, room_px)
             axes.barh(middle, seconds, height=10, color=ACCENT, linewidth=0, zorder=2)
             drawing.text(axes, seconds, middle, text, color=INK, shift=(10, 0))
 
     label = f"Bars of the time that {len(stages)} stages took."
     return draw_svg(paint, key=key, label=label, width_px=width_px, height_px=height)
-
-
-def _names_px(names: Sequence[str], width_px: int) -> int:
-    widest = max((display_width(name) for name in names), default=0) * _COLUMN_PX
-    return round(min(widest, 0.36 * width_px)) + 14
-
-
-def _paint_name(drawing: Drawing, axes: Axes, name: str, y: float, names_px: float) -> None:
-    short = shorten(name, int((names_px - 14) / _COLUMN_PX) + 1)
-    tooltip = name if short != name else ""
-    drawing.text(axes, 0, y, short, tooltip=tooltip, color=INK, ha="right", shift=(-10, 0))
-
-
-def _paint_y_grid(
-    drawing: Drawing, axes: Axes, low: float, high: float, *, integer: bool = False
-) -> None:
-    """Give y the round limits that hold ``low`` and ``high``, and lines at round values."""
-    from matplotlib.ticker import MaxNLocator
-
-    locator = MaxNLocator(4, steps=[1, 2, 2.5, 5, 10], integer=integer)
-    ticks = np.asarray(locator.tick_values(low, high))
-    if not integer:
-        ticks = ticks[ticks < 1 + 1e-9]  # each of these steps has a tick at 1
-    axes.set_ylim(ticks[0], ticks[-1])
-    for tick in ticks:
-        axes.axhline(tick, color=LINE, linewidth=1, zorder=0, clip_on=False)
-        text = f"{tick:,.0f}" if integer else format_number(round(tick, 6))
-        drawing.text(axes, axes.get_xlim()[0], tick, text, ha="right", shift=(-10, 0))
-
-
-def _score_range(y: NDArray[np.float64]) -> tuple[float, float]:
-    defined = y[~np.isnan(y)]
-    if not defined.size:
-        return 0.0, 1.0
-    low, high = float(defined.min()), float(defined.max())
-    return max(0.0, min(low, high - 0.02)), high
-
-
-def _log_limits(x: NDArray[np.float64]) -> tuple[float, float]:
-    low, high = math.log10(x.min()), math.log10(x.max())
-    margin = 0.04 * (high - low) or 0.5
-    return 10 ** (low - margin), 10 ** (high + margin)
 
 
 def _nan_mean(y: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,55 +1,21 @@
-"""What the page shows of a run: which figures, rows and images, within which limits."""
+"""What the page shows of linear SVMs: which figures, rows and images, within which limits."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 
 from assay.report import figures
 from assay.report.results import ClassScore, LayerScore, Results
+from assay.report.run_page import PageLimits, Plot, draw_plot
 from assay.report.sheet import ClassSheet, build_sheet
 from assay.report.thumbnails import Thumbnails
-from assay.report.wording import format_duration
 
-__all__ = ["LayerView", "PageLimits", "PageModel", "Plot", "Stage", "build_page"]
-
-
-@dataclass(frozen=True)
-class PageLimits:
-    """How much one page holds, so that it stays below 5 MB; it says what it leaves out."""
-
-    image_bytes: int = 2_200_000
-    bar_rows: int = 40  # with more classes: the weakest and the strongest 20, and a histogram
-    sheet_classes: int = 40
-    other_layers: int = 8
-    other_sheet_classes: int = 10
-    table_rows: int = 2_000
-    other_table_rows: int = 100
-    stages: int = 16
-    skipped: int = 200
-    settings_characters: int = 60_000
-
-
-@dataclass(frozen=True)
-class Plot:
-    """One figure as inline SVG, drawn for a wide page and for a phone."""
-
-    wide: str
-    narrow: str
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One part of the run's time."""
-
-    name: str
-    elapsed_s: float
-    share: float  # 0..1
+__all__ = ["LayerView", "PageModel", "build_page"]
 
 
 @dataclass(frozen=True)
@@ -73,11 +39,6 @@ class PageModel:
     headline: LayerView
     others: tuple[LayerView, ...]
     chance: float  # the mean AP of a random ranking
-    stages: tuple[Stage, ...]
-    total_s: float
-    time: Plot | None
-    settings: str
-    versions: Mapping[str, Any]
     thumbnails: Thumbnails
     limits: PageLimits
 
@@ -91,17 +52,11 @@ def build_page(run: Results, thumbnails: Thumbnails, limits: PageLimits) -> Page
     for place, layer in enumerate(others[: limits.other_layers], start=1):
         views.append(_other_view(run, layer, place, thumbnails, limits, bars=not together))
     chances = [_chance(run, entry) for entry in headline.defined()]
-    stages = tuple(_stages(run.timings, limits.stages))
     return PageModel(
         run=run,
         headline=views[0],
         others=tuple(views[1:]),
         chance=sum(chances) / len(chances) if chances else math.nan,
-        stages=stages,
-        total_s=sum(seconds for _, seconds in run.timings),
-        time=_time_plot(stages) if stages else None,
-        settings="\n".join(_flat("", run.settings)),
-        versions={"assay": run.assay_version, **run.versions},
         thumbnails=thumbnails,
         limits=limits,
     )
@@ -169,46 +124,21 @@ def _bars(
         weak, strong = defined[:half], defined[half:][-half:]
         between = f"{len(ordered) - len(weak) - len(strong):,} more classes"
         rows = [*map(row, weak), figures.BarRow(between, ()), *map(row, strong)]
-    return _plot([figures.ap_bars(rows, width_px=px, key=f"{key}-bars-{px}") for px in widths])
+    return draw_plot(partial(figures.ap_bars, rows), f"{key}-bars", widths)
 
 
 def _histogram(layer: LayerScore, key: str, widths: Sequence[int], most_rows: int) -> Plot | None:
     if len(layer.classes) <= most_rows:
         return None
     values = [entry.ap for entry in layer.classes]
-    return _plot(
-        [figures.ap_histogram(values, width_px=px, key=f"{key}-histogram-{px}") for px in widths]
-    )
+    return draw_plot(partial(figures.ap_histogram, values), f"{key}-histogram", widths)
 
 
 def _curves(layer: LayerScore, key: str, widths: Sequence[int]) -> Plot:
     crossval_ap = np.array([entry.crossval_ap for entry in layer.classes], dtype=np.float64)
     chosen = [entry.chosen_cost for entry in layer.classes]
-    return _plot(
-        [
-            figures.cost_curves(
-                layer.costs, crossval_ap, chosen, width_px=px, key=f"{key}-curves-{px}"
-            )
-            for px in widths
-        ]
-    )
-
-
-def _time_plot(stages: Sequence[Stage]) -> Plot:
-    rows = [
-        (stage.name, stage.elapsed_s, f"{format_duration(stage.elapsed_s)} · {stage.share:.0%}")
-        for stage in stages
-    ]
-    return _plot(
-        [
-            figures.time_bars(rows, width_px=px, key=f"time-{px}")
-            for px in (figures.WIDE_PX, figures.NARROW_PX)
-        ]
-    )
-
-
-def _plot(drawings: Sequence[str]) -> Plot:
-    return Plot(wide=drawings[0] if len(drawings) > 1 else "", narrow=drawings[-1])
+    draw = partial(figures.cost_curves, layer.costs, crossval_ap, chosen)
+    return draw_plot(draw, f"{key}-curves", widths)
 
 
 def _table(layer: LayerScore, most_rows: int) -> tuple[tuple[ClassScore, float], ...]:
@@ -222,29 +152,5 @@ def _table(layer: LayerScore, most_rows: int) -> tuple[tuple[ClassScore, float],
 
 def _chance(run: Results, entry: ClassScore) -> float:
     """The AP that a random ranking has on average, nearly: the share of positives."""
-    images = run.split("test").num_images
+    images = run.facts.split("test").num_images
     return entry.num_test_positives / images if images else math.nan
-
-
-def _stages(timings: Sequence[tuple[str, float]], most: int) -> Iterator[Stage]:
-    """In the order in which they ran; of many, the longest, and the rest as one."""
-    total = sum(seconds for _, seconds in timings) or 1.0
-    places = range(len(timings))
-    if len(timings) > most:
-        longest = sorted(places, key=lambda place: -timings[place][1])[: most - 1]
-        rest = sum(timings[place][1] for place in set(places) - set(longest))
-        shown = [timings[place] for place in sorted(longest)]
-        shown.append((f"{len(timings) - len(longest)} shorter stages", rest))
-    else:
-        shown = list(timings)
-    for name, seconds in shown:
-        yield Stage(name, seconds, seconds / total)
-
-
-def _flat(prefix: str, value: Any) -> Iterator[str]:
-    """Nested settings as ``a.b=value`` lines, as the command line takes them."""
-    if isinstance(value, Mapping) and value:
-        for key, item in value.items():
-            yield from _flat(f"{prefix}.{key}" if prefix else str(key), item)
-    else:
-        yield f"{prefix}={json.dumps(value, ensure_ascii=False, default=str)}"

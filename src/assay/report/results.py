@@ -1,4 +1,4 @@
-"""``results.json`` as data: checked once, then read by the table and the page."""
+"""``results.json`` of linear SVMs as data: checked once, then read by the table and the page."""
 
 from __future__ import annotations
 
@@ -7,8 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay.errors import DataError
-from assay.report.wording import printable, printable_tree
+from assay.report.run_facts import (
+    Interval,
+    RunFacts,
+    find_headline,
+    missing_key,
+    read_facts,
+    read_interval,
+    read_number,
+)
+from assay.report.wording import printable
 
 __all__ = [
     "ClassScore",
@@ -16,12 +24,8 @@ __all__ = [
     "RankedClass",
     "RankedImage",
     "Results",
-    "Skipped",
-    "SplitCounts",
     "read_results",
 ]
-
-_SCHEMA = 1
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,7 @@ class LayerScore:
     feature_dim: int
     costs: tuple[float, ...]  # (K,)
     mean_ap: float  # over the classes where AP is defined; NaN if there is none
+    interval: Interval | None  # of mean_ap
     num_undefined: int
     classes: tuple[ClassScore, ...]
     ranked: Mapping[int, RankedClass]  # by class id
@@ -80,47 +85,13 @@ class LayerScore:
 
 
 @dataclass(frozen=True)
-class Skipped:
-    """An image that was left out."""
-
-    name: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class SplitCounts:
-    """One split of the data."""
-
-    split: str
-    source: str
-    digest: str
-    num_images: int
-    num_classes: int
-    multi_label: bool
-    skipped: tuple[Skipped, ...]
-
-
-@dataclass(frozen=True)
 class Results:
-    """All of a run's results; every text in it is printable."""
+    """All of a run's results."""
 
-    title: str
-    created: str  # ISO 8601
-    command: str
-    assay_version: str
+    facts: RunFacts
     headline: LayerScore
     layers: tuple[LayerScore, ...]
-    splits: tuple[SplitCounts, ...]
-    timings: tuple[tuple[str, float], ...]  # stage, seconds; in the order in which they ran
-    model: Mapping[str, Any]
-    transform: Mapping[str, Any]
-    settings: Mapping[str, Any]
-    versions: Mapping[str, Any]
-    machine: Mapping[str, Any]
-
-    def split(self, name: str) -> SplitCounts:
-        """The split of that name, ``"train"`` or ``"test"``."""
-        return next(split for split in self.splits if split.split == name)
+    ignore_label: str  # what training labels -1 were: negative, drop; "" if it is not known
 
 
 def read_results(results: Mapping[str, Any]) -> Results:
@@ -129,43 +100,13 @@ def read_results(results: Mapping[str, Any]) -> Results:
     Raises:
         DataError: a key is missing, or another version or kind of run wrote the results.
     """
-    if results.get("schema") != _SCHEMA or results.get("kind") != "svm":
-        raise DataError(
-            f"These results are of schema {results.get('schema')!r}, kind {results.get('kind')!r}; "
-            f"the report shows schema {_SCHEMA}, kind 'svm'. Run `assay evaluate svm` again with "
-            f"this version of assay."
-        )
     try:
-        return _results(results)
+        facts = read_facts(results, "svm")
+        layers = tuple(_layer(layer) for layer in results["layers"])
+        place = find_headline(results["headline"]["layer"], [layer.layer for layer in layers])
     except KeyError as error:
-        raise DataError(
-            f"These results lack the key {error}. Run `assay evaluate svm` again with this "
-            f"version of assay."
-        ) from error
-
-
-def _results(raw: Mapping[str, Any]) -> Results:
-    layers = tuple(_layer(layer) for layer in raw["layers"])
-    wanted = printable(raw["headline"]["layer"])
-    headline = [layer for layer in layers if layer.layer == wanted]
-    if not headline:
-        known = ", ".join(layer.layer for layer in layers) or "none"
-        raise DataError(f"The headline layer {wanted!r} is not among the results' layers: {known}.")
-    return Results(
-        title=printable(raw["title"]),
-        created=printable(raw["created"]),
-        command=printable(raw["command"], keep_lines=True),
-        assay_version=printable(raw["assay_version"]),
-        headline=headline[0],
-        layers=layers,
-        splits=tuple(_split(name, raw["data"][name]) for name in ("train", "test")),
-        timings=tuple((printable(t["stage"]), float(t["elapsed_s"])) for t in raw["timings"]),
-        model=printable_tree(raw["model"]),
-        transform=printable_tree(raw["transform"]),
-        settings=printable_tree(raw["settings"]),
-        versions=printable_tree(raw["versions"]),
-        machine=printable_tree(raw["machine"]),
-    )
+        raise missing_key(error) from error
+    return Results(facts, layers[place], layers, str(results.get("ignore_label", "")))
 
 
 def _layer(raw: Mapping[str, Any]) -> LayerScore:
@@ -173,7 +114,8 @@ def _layer(raw: Mapping[str, Any]) -> LayerScore:
         layer=printable(raw["layer"]),
         feature_dim=raw["feature_dim"],
         costs=tuple(map(float, raw["costs"])),
-        mean_ap=_number(raw["mean_ap"]),
+        mean_ap=read_number(raw["mean_ap"]),
+        interval=read_interval(raw),
         num_undefined=raw["num_undefined_classes"],
         classes=tuple(_class(entry) for entry in raw["classes"]),
         ranked={entry["class_id"]: _ranked(entry) for entry in raw["ranked"]},
@@ -184,9 +126,9 @@ def _class(raw: Mapping[str, Any]) -> ClassScore:
     return ClassScore(
         class_id=raw["id"],
         name=printable(str(raw["name"])),
-        ap=_number(raw["ap"]),
-        chosen_cost=_number(raw["chosen_cost"]),
-        crossval_ap=tuple(_number(value) for value in raw["crossval_ap"]),
+        ap=read_number(raw["ap"]),
+        chosen_cost=read_number(raw["chosen_cost"]),
+        crossval_ap=tuple(read_number(value) for value in raw["crossval_ap"]),
         num_train_positives=raw["num_train_positives"],
         num_test_positives=raw["num_test_positives"],
     )
@@ -212,21 +154,3 @@ def _images(raw: Sequence[Mapping[str, Any]]) -> tuple[RankedImage, ...]:
         )
         for entry in raw
     )
-
-
-def _split(name: str, raw: Mapping[str, Any]) -> SplitCounts:
-    return SplitCounts(
-        split=name,
-        source=printable(raw["source"]),
-        digest=printable(raw["digest"]),
-        num_images=raw["num_images"],
-        num_classes=raw["num_classes"],
-        multi_label=raw["multi_label"],
-        skipped=tuple(
-            Skipped(printable(s["name"]), printable(s["reason"])) for s in raw["skipped"]
-        ),
-    )
-
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else float(value)

@@ -10,8 +10,10 @@ __all__ = [
     "display_width",
     "format_bytes",
     "format_count",
+    "format_difference",
     "format_duration",
     "format_number",
+    "format_range",
     "format_score",
     "format_signed",
     "printable",
@@ -23,6 +25,15 @@ __all__ = [
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _MINUS = "\N{MINUS SIGN}"
 _DIRECTION_MARKS = frozenset(("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"))
+
+
+def format_range(low: float, high: float, digits: int = 3) -> str:
+    """The range from one score to another.
+
+    >>> format_range(0.97512, 0.9891)
+    '0.975 to 0.989'
+    """
+    return f"{format_score(low, digits)} to {format_score(high, digits)}"
 
 
 def format_score(value: float, digits: int = 3) -> str:
@@ -50,6 +61,15 @@ def format_signed(value: float) -> str:
     '−0.31'
     """
     return f"{value:.2f}".replace("-", _MINUS)
+
+
+def format_difference(value: float) -> str:
+    """A difference of two scores: four decimals and its sign, a true minus if it is below 0.
+
+    >>> format_difference(-0.0123), format_difference(0.5)
+    ('−0.0123', '+0.5000')
+    """
+    return f"{value:+.4f}".replace("-", _MINUS)
 
 
 def format_number(value: float) -> str:

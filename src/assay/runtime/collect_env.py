@@ -14,6 +14,7 @@ __all__ = ["collect_env_info", "environment_rows", "package_versions"]
 
 # What people call a package, and the name of its distribution.
 _PACKAGES = {
+    "torch": "torch",
     "torchvision": "torchvision",
     "numpy": "numpy",
     "scikit-learn": "scikit-learn",
@@ -44,8 +45,8 @@ def environment_rows() -> dict[str, str]:
         "cpu": cpu_model(),
         "cores": str(available_cores()),
         "memory": "unknown" if memory is None else _gibibytes(memory),
-        **_torch_rows(),
         **package_versions(),
+        **_torch_rows(),
     }
 
 

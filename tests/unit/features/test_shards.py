@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.errors import ShardError
@@ -60,6 +60,7 @@ def assignments(draw: st.DrawFn) -> tuple[int, list[list[int]]]:
     return count, dealt
 
 
+@settings(deadline=None)
 @given(assignments())
 def test_however_rows_are_dealt_and_repeated_the_merge_is_the_original(
     dealt: tuple[int, list[list[int]]],

@@ -285,6 +285,21 @@ def test_a_request_that_makes_no_sense_is_refused(
         extract(tmp_path, **changed)
 
 
+def test_without_an_accelerator_auto_is_the_cpu_and_gpu_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extract: Any, merged: Any, same_bits: Any
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    if hasattr(torch, "accelerator"):
+        monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+
+    extract(tmp_path / "cpu")
+    extract(tmp_path / "auto", options=replace(QUICK, device="auto"))
+
+    assert same_bits(merged(tmp_path / "cpu"), merged(tmp_path / "auto"))
+    with pytest.raises(ConfigError, match='"gpu": PyTorch finds no accelerator'):
+        extract(tmp_path / "gpu", options=replace(QUICK, device="gpu"))
+
+
 @pytest.mark.parametrize(("rank", "world_size"), [(2, 2), (-1, 2), (0, 0)])
 def test_a_rank_outside_the_world_is_refused(
     tmp_path: Path, rank: int, world_size: int, Pictures: Any, tiny_model: Any

@@ -87,7 +87,7 @@ def test_a_users_folder_adds_files_that_may_build_on_shipped_ones(write_settings
         config = compose(overrides, config_dir=folder).config
         return config.SVM.max_iter, config.MODEL.TRUNK.NAME
 
-    assert config_names(folder) == ["demo", "group/fast", "mine", "plain"]
+    assert config_names(folder) == ["command/knn", "demo", "group/fast", "mine", "plain"]
     assert chosen("config=mine") == (7, "efficientnet-lite0")
     assert chosen("config=group/fast") == (8, "resnet")
     assert chosen("config=mine", "+config/group=fast") == (8, "efficientnet-lite0")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import sys
 import time
 import warnings
@@ -119,6 +120,7 @@ def extract_features(
         made_with={
             "model": model.name,
             "weights": model.weights_digest,
+            "architecture": hashlib.sha256(repr(model.module).encode()).hexdigest(),
             "transform": model.transform.to_dict(),
             "images": images.digest(),
             "amp": options.amp,

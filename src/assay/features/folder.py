@@ -51,7 +51,8 @@ class ImageFolder(FileImages):
                 AssayWarning,
                 stacklevel=2,
             )
-        images = [list(_images_below(Path(entry.path), frozenset())) for entry in classes]
+        above = frozenset({os.path.realpath(folder)})
+        images = [list(_images_below(Path(entry.path), above)) for entry in classes]
         paths = [path for members in images for path in members]
         if not paths:
             raise DataError(

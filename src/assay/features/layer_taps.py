@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from assay.errors import ModelError
+from assay.errors import AssayError, ModelError
 from assay.features.layer_spec import LayerSpec
 from assay.features.models import find_layers
 
@@ -63,12 +63,28 @@ class LayerTaps:
         output in place does not show.
 
         Raises:
-            ModelError: a layer did not run, ran more than once, or gives nothing that can be pooled
-                to one vector an image.
+            ModelError: the model fails on the batch; or a layer did not run, ran more than once, or
+                gives nothing that can be pooled to one vector an image.
         """
         pooled: dict[str, Tensor] = {}
         self._outputs.pooled = pooled
-        self._module(pixels)
+        try:
+            self._module(pixels)
+        except AssayError:
+            raise
+        except (
+            ArithmeticError,
+            AssertionError,
+            LookupError,
+            RuntimeError,
+            TypeError,
+            ValueError,
+        ) as error:
+            raise ModelError(
+                f"The model fails on a batch of {len(pixels)} images of {pixels.shape[2]} x "
+                f"{pixels.shape[3]} pixels: {type(error).__name__}: {error}. If it wants another "
+                f"size, set config.TRANSFORM.RESIZE and CROP."
+            ) from error
         missing = [spec.name for spec in self._specs if spec.name not in pooled]
         if missing:
             raise ModelError(

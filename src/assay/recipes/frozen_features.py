@@ -9,6 +9,7 @@ from typing import Any
 
 from assay._atomic import make_folder
 from assay.config import AttrDict, to_plain
+from assay.errors import ShardError
 from assay.features.datasets import ImageSet
 from assay.features.extract import LayerSpec
 from assay.features.forward_passes import resolve_device
@@ -34,11 +35,29 @@ class FrozenFeatures:
     device: str  # that computed them, as PyTorch names it
 
     def merged(self, layer: str, view: ProgressView) -> dict[str, FeatureSet]:
-        """The features of one layer by split."""
+        """The features of one layer by split.
+
+        Raises:
+            ShardError: another run has put features of its own in their place.
+        """
         with view.stage(f"merge {layer}"):
-            return {
+            merged = {
                 split: merge_shards(self.folder / "features", split, layer) for split in self.splits
             }
+            self._refuse_others()
+        return merged
+
+    def _refuse_others(self) -> None:
+        """Looked at after reading: shards lose their manifest before they are replaced."""
+        for split, images in self.splits.items():
+            ours = {"weights": self.model.weights_digest, "images": images.digest()}
+            for path in find_records(self.folder / "features", split, Manifest).values():
+                manifest = read_manifest(path)
+                if manifest is None or any(manifest.made_with.get(k) != ours[k] for k in ours):
+                    raise ShardError(
+                        f"{path}: another run has replaced the features of {split!r} meanwhile. "
+                        f"Give each run a folder of its own with --out, and start this one again."
+                    )
 
     def facts(self, config: AttrDict) -> dict[str, Any]:
         """What ``results.json`` says of model, images and settings, whatever was graded."""

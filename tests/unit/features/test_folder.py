@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -144,3 +145,10 @@ def test_names_that_are_not_utf8_load_and_can_be_printed(tmp_path, photos):
     assert images.names == ["caf\ufffd/\ufffd.png"]
     assert images.load(0).size == photos["cat"].size
     assert images.digest().startswith("sha256:")
+
+
+def test_a_link_to_the_folder_itself_is_not_entered(image_folder: Path) -> None:
+    whole = len(ImageFolder(image_folder))
+    (image_folder / "cat" / "up").symlink_to(image_folder, target_is_directory=True)
+
+    assert len(ImageFolder(image_folder)) == whole

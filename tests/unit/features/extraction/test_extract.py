@@ -329,7 +329,7 @@ def test_an_error_in_the_model_reaches_the_caller_and_ends_the_threads(
 ) -> None:
     module = nn.Sequential(nn.Conv2d(3, 5, 3), nn.Linear(99, 2))
 
-    with pytest.raises(RuntimeError, match="shapes"):
+    with pytest.raises(ModelError, match="shapes"):
         extract(
             tmp_path,
             replace(tiny_model(), module=module),

@@ -96,10 +96,17 @@ def run_rank(task: RankTask, outbox: Connection) -> None:
         keywords = {"progress": _progress_sender(outbox)} if task.reports_progress else {}
         function(task.ranks, *args, **keywords)
     except Exception as error:
+        _end_quietly_from_now_on()
         outbox.send(_failure(error))
         # The parent shows the traceback; a second copy here would only hide it.
         raise SystemExit(1) from error
+    _end_quietly_from_now_on()
     outbox.send(Finished())
+
+
+def _end_quietly_from_now_on() -> None:
+    """Nothing is left to clean up: a SIGTERM amid the exit handlers would only print a traceback."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _failure(error: Exception) -> Failed:

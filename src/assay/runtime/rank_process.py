@@ -105,7 +105,7 @@ def run_rank(task: RankTask, outbox: Connection) -> None:
 
 
 def _end_quietly_from_now_on() -> None:
-    """Nothing is left to clean up: a SIGTERM amid the exit handlers would only print a traceback."""
+    """Nothing is left to clean up: SIGTERM amid the exit handlers would only print a traceback."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 

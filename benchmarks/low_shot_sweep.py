@@ -20,6 +20,7 @@ from pathlib import Path
 import joblib
 import numpy as np
 from _measure import peak_memory, print_claim, read_small_flag, take_turns
+from _svm_data import draw_svm_data
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 
@@ -61,19 +62,10 @@ class Rows:
 
 
 def draw_rows(work: Work) -> tuple[Rows, Rows]:
-    """Rows like a network's: class directions and noise through a ReLU, channels of heavy tails."""
-    random = np.random.default_rng(0)
-    count = work.num_train + work.num_test
-    frequency = np.geomspace(0.03, 0.4, work.num_classes)
-    present = (random.random((count, work.num_classes)) < frequency).astype(np.int64)
-    directions = random.standard_normal((work.num_classes, work.num_features))
-    channels = np.exp(random.standard_normal(work.num_features))
-    noise = random.standard_normal((count, work.num_features))
-    features = np.maximum(0.25 * present @ directions + noise, 0) * channels
-    features /= np.linalg.norm(features, axis=1, keepdims=True)
-    flipped = random.random(present.shape) < 0.01
-    targets = np.where(flipped, 1 - present, present)
-    rows = features.astype(np.float32)
+    """Rows to train on, and rows to test on."""
+    data = draw_svm_data(work.num_train + work.num_test, work.num_features, work.num_classes)
+    rows = data.features.astype(np.float32)
+    targets = (data.labels == 1).astype(np.int64)
     cut = work.num_train
     return Rows(rows[:cut], targets[:cut]), Rows(rows[cut:], targets[cut:])
 

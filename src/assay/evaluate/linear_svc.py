@@ -23,7 +23,6 @@ __all__ = [
     "SVMProblem",
     "SolverOptions",
     "fit_many",
-    "problems_at_once",
     "solver_name",
 ]
 
@@ -70,14 +69,6 @@ class SVMFits:
 def solver_name() -> str:
     """What solves, with its version: results of another solver are not this one's."""
     return f"LinearSVC {require('sklearn', extra='evaluate', purpose='train SVMs').__version__}"
-
-
-def problems_at_once(num_workers: int | None = None) -> int:
-    """How many problems one call of :func:`fit_many` should have to keep its workers busy."""
-    if num_workers is None:
-        joblib = require("joblib", extra="evaluate", purpose="train SVMs in parallel")
-        num_workers = int(joblib.cpu_count())
-    return 4 * num_workers
 
 
 def fit_many(

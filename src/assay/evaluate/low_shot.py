@@ -76,7 +76,8 @@ class SVMLowShotTrainer(SVMTrainer):
         cross_validate: whether costs are also compared by cross-validation, in samples of which
             every class has at least ``cross_val_folds`` positives; there it takes
             ``cross_val_folds`` times as many fits again.
-        num_workers: processes that train; None takes as many as are worth it.
+        num_workers: cores that train; None takes as many as are worth it.
+        device: where SVMs are solved, such as "cuda", if their loss and penalty permit.
 
     Raises:
         ConfigError: settings that cannot be used, a ``dataset_name`` that is not known among them.
@@ -91,8 +92,11 @@ class SVMLowShotTrainer(SVMTrainer):
         *,
         cross_validate: bool = True,
         num_workers: int | None = None,
+        device: str = "cpu",
     ) -> None:
-        super().__init__(config, layer, output_dir, ignore_label="drop", num_workers=num_workers)
+        super().__init__(
+            config, layer, output_dir, ignore_label="drop", num_workers=num_workers, device=device
+        )
         self.low_shot = LowShotSettings.from_config(config.get("low_shot", {}))
         self.cross_validate = cross_validate
         self._samples = LowShotStore(self.folder)
@@ -273,7 +277,7 @@ class SVMLowShotTrainer(SVMTrainer):
             data.record.class_ids,
             settings,
             title=f"layer {self.layer}, sample {numbers[0]}, k = {numbers[1]}",
-            num_workers=self.num_workers,
+            workers=self.workers,
             progress=progress,
         )
 

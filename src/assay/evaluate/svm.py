@@ -29,6 +29,7 @@ from assay.evaluate.svm_data import (
     select_classes,
 )
 from assay.evaluate.svm_features import read_features
+from assay.evaluate.svm_fits import Workers
 from assay.evaluate.svm_result import (
     LinearModel,
     SVMResult,
@@ -67,7 +68,8 @@ class SVMTrainer:
         output_dir: where the folder goes.
         ignore_label: training rows labelled -1 count as negatives, as in the published protocol, or
             are left out.
-        num_workers: processes that train; None takes as many as are worth it.
+        num_workers: cores that train; None takes as many as are worth it.
+        device: where SVMs are solved, such as "cuda", if their loss and penalty permit.
 
     Raises:
         ConfigError: settings that cannot be used, all of them in one error.
@@ -82,11 +84,12 @@ class SVMTrainer:
         *,
         ignore_label: IgnoreLabel = "negative",
         num_workers: int | None = None,
+        device: str = "cpu",
     ) -> None:
         self.config = config
         self.layer = layer
         self.settings = SVMSettings.from_config(config, ignore_label=ignore_label)
-        self.num_workers = num_workers
+        self.workers = Workers(num_workers, device)
         self._store = SVMStore(Path(output_dir), layer)
 
     @property
@@ -230,7 +233,7 @@ class SVMTrainer:
             wanted,
             self.settings,
             title=f"layer {self.layer}",
-            num_workers=self.num_workers,
+            workers=self.workers,
             progress=progress,
         )
 

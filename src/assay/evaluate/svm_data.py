@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from assay.errors import AssayWarning, ConfigError, DataError
 from assay.evaluate.arrays import some_of
-from assay.evaluate.linear_svc import solver_name
 from assay.evaluate.svm_features import features_digest, prepare_features, read_features
+from assay.evaluate.svm_fits import solver_name
 from assay.evaluate.svm_settings import SVMSettings
 from assay.evaluate.svm_store import TrainingRecord
 from assay.evaluate.targets import LabelTable, read_targets
@@ -70,7 +70,7 @@ def read_training_data(features: Any, targets: Any, settings: SVMSettings) -> Tr
     check_lengths(array, labels, "training features and targets")
     class_ids = select_classes(labels, settings)
     counting = _settings_that_count(settings)
-    source = [features_digest(array), solver_name(), counting]
+    source = [features_digest(array), solver_name(settings.solver_options), counting]
     record = TrainingRecord(
         class_ids=class_ids,
         label_ids=labels.class_ids,

@@ -80,8 +80,6 @@ class FeatureSpace:
         self.is_resident = 2 * self._copy_bytes <= memory_bytes
         self.scale = 1.0
         self.scale = self._checked_scale()
-        self._keep()
-        self._gram = self._empty_gram()
 
     @property
     def _copy_bytes(self) -> int:
@@ -120,9 +118,9 @@ class FeatureSpace:
 
     def rows(self, index: Tensor, dtype: torch.dtype) -> Tensor:
         """(n, D) some rows of X."""
-        if self.is_resident:
+        if dtype in self._copies:
             return self._copies[dtype].index_select(0, index)
-        return self._converted(self._source[index.cpu().numpy()], dtype)
+        return self._converted(self._chosen(index), dtype)
 
     def gram_block(self, index: Tensor) -> Tensor:
         """(n, n) float32 of X X^T at ``index`` (n,), sorted; only the lower triangle is meant."""
@@ -173,16 +171,23 @@ class FeatureSpace:
         )
 
     def subset(self, index: Tensor) -> FeatureSpace:
-        """Some rows of X as a space of their own."""
-        source = self._source
-        chosen = source[index.cpu().numpy()] if isinstance(source, np.ndarray) else source[index]
-        return FeatureSpace(
-            chosen,
+        """Some rows of X as a space of their own, loaded."""
+        space = FeatureSpace(
+            self._chosen(index),
             intercept_scaling=self._intercept_scaling,
             dtype=self.dtype,
             device=self.device,
             memory_bytes=self._memory_bytes,
         )
+        space.load()
+        return space
+
+    def _chosen(self, index: Tensor) -> Source:
+        """Some rows of the source."""
+        source = self._source
+        if isinstance(source, Tensor):
+            return source[index.to(source.device)]
+        return np.asarray(source[index.cpu().numpy()])
 
     def _subspace_iteration(self) -> tuple[Tensor, Tensor]:
         """Halko, Martinsson and Tropp (2011), algorithm 4.4, on X^T X."""
@@ -215,8 +220,11 @@ class FeatureSpace:
             )
         return 2.0 ** -math.frexp(largest)[1]
 
-    def _keep(self) -> None:
-        """Copy X if it may stay, and learn the mean square of its rows."""
+    def load(self) -> None:
+        """Copy X if it may stay, and learn the mean square of its rows.
+
+        Before this, :meth:`rows` alone may be called.
+        """
         whole = torch.empty(
             self.num_rows if self.is_resident else 0, self.dim, dtype=self.dtype, device=self.device
         )
@@ -231,6 +239,7 @@ class FeatureSpace:
                 self._copies[dtype] = whole.to(dtype)
                 # Products with the transpose are twice as fast on a copy that runs along memory.
                 self._transposed[dtype] = self._copies[dtype].T.contiguous()
+        self._gram = self._empty_gram()
 
     def _empty_gram(self) -> Tensor:
         """(N, N) float32 for X X^T: on and below the diagonal blocks; above them stays nothing."""

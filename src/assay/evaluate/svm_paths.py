@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from assay.evaluate.linear_svc import SVMProblem
 
-__all__ = ["CostPath", "cost_paths", "share_out"]
+__all__ = ["CostPath", "cost_paths", "share_out", "share_rows"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,20 @@ def cost_paths(problems: Sequence[SVMProblem]) -> list[CostPath]:
 
 def share_out(paths: list[CostPath], cores: int, width: int) -> list[list[CostPath]]:
     """Neighbours together, as they may share rows; as many batches as keep all cores busy."""
+    if not paths:
+        return []
     count = min(len(paths), cores * -(-len(paths) // (cores * width)))
     bounds = [len(paths) * place // count for place in range(count + 1)]
     return [paths[start:stop] for start, stop in pairwise(bounds)]
+
+
+def share_rows(paths: list[CostPath], cores: int) -> list[list[CostPath]]:
+    """Paths over the same rows together; in as many parts as keep all cores busy."""
+    together: dict[bytes, list[CostPath]] = {}
+    for path in paths:
+        together.setdefault(path.rows.tobytes(), []).append(path)
+    parts = -(-cores // max(1, len(together)))
+    shared = []
+    for group in together.values():
+        shared += share_out(group, min(parts, len(group)), len(group))
+    return shared

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from assay.errors import ConfigError
+from assay.evaluate.linear_svc import SolverOptions
 from assay.evaluate.setting_values import (
     is_number,
     is_whole,
@@ -62,6 +63,11 @@ class SVMSettings:
     costs: tuple[float, ...]  # the user's, then the powers of a base; no cost twice
     force_retrain: bool  # train also what an earlier run has trained already
     ignore_label: IgnoreLabel  # what training rows labelled -1 are: negatives, or left out
+
+    @property
+    def solver_options(self) -> SolverOptions:
+        """What the solver has to know of them."""
+        return SolverOptions(self.loss, self.penalty, self.dual, self.max_iter)
 
     @classmethod
     def from_config(

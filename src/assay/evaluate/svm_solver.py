@@ -9,12 +9,8 @@ it; those that differ in cost alone lead to one another.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from queue import SimpleQueue
-from threading import Event
 from typing import Any, Literal
 
 import numpy as np
@@ -25,39 +21,23 @@ from torch import Tensor
 from assay.errors import AssayWarning
 from assay.evaluate.linear_svc import SVMProblem
 from assay.evaluate.svm_feature_space import FeatureSpace
-from assay.evaluate.svm_newton import PathBatch, Solved
-from assay.evaluate.svm_paths import CostPath, cost_paths, share_out
+from assay.evaluate.svm_paths import cost_paths
 from assay.evaluate.svm_problem_checks import (
     check_features,
     check_problems,
     check_sample_weight,
     check_settings,
 )
+from assay.evaluate.svm_sweep import Progress, SVMSolution, Sweep
 
 __all__ = ["SVMSolution", "solve_svms"]
-
-Progress = Callable[[int], None]
 
 # Wide enough for products at full speed, narrow enough for the caches.
 _WIDEST_BATCH = {"cpu": 48}
 _WIDEST_ON_ACCELERATOR = 256
 # Arrays of (N, P) that a batch of P problems holds at once.
 _ARRAYS_PER_BATCH = 24
-# Problems that use less than this part of all rows are solved over these rows alone.
-_SPARSE = 0.5
 _TOLERANCE = {"float64": 1e-5, "float32": 1e-3}
-
-
-@dataclass(frozen=True)
-class SVMSolution:
-    """The solutions of P problems, in their order."""
-
-    weights: NDArray[np.float64]  # (P, D)
-    biases: NDArray[np.float64]  # (P,)
-    objectives: NDArray[np.float64]  # (P,)
-    gradient_norms: NDArray[np.float64]  # (P,) of the objective, over weights and bias
-    converged: NDArray[np.bool_]  # (P,)
-    iterations: NDArray[np.int64]  # (P,) Newton steps
 
 
 def solve_svms(
@@ -134,7 +114,7 @@ def solve_svms(
             _WIDEST_BATCH.get(target.type, _WIDEST_ON_ACCELERATOR),
             max(1, memory_bytes // (cores * _ARRAYS_PER_BATCH * 8 * space.num_rows)),
         )
-        sweep = _Sweep(
+        sweep = Sweep(
             space=space,
             class_weight=class_weight,
             sample_weight=row_weights,
@@ -143,118 +123,9 @@ def solve_svms(
             max_iter=max_iter,
             solution=solution,
         )
-        sweep.run(share_out(cost_paths(problems), cores, width), cores, progress)
+        sweep.run(cost_paths(problems), cores, width, progress)
     _warn_unconverged(solution)
     return solution
-
-
-@dataclass(frozen=True)
-class _Sweep:
-    """What all batches of a call share."""
-
-    space: FeatureSpace
-    class_weight: tuple[float, float]
-    sample_weight: NDArray[np.float64]
-    intercept_scaling: float
-    tolerance: float
-    max_iter: int
-    solution: SVMSolution
-
-    def run(self, batches: list[list[CostPath]], cores: int, progress: Progress | None) -> None:
-        """Solve ``batches``, each on a core of its own."""
-        solved: SimpleQueue[int] = SimpleQueue()
-        stopped = Event()
-
-        def work(batch: list[CostPath]) -> None:
-            with torch.inference_mode():
-                self._solve(batch, solved, stopped)
-
-        def prepare(task: Callable[[], None]) -> None:
-            with torch.inference_mode():
-                task()
-
-        expected = sum(len(path.places) for batch in batches for path in batch)
-        each = max(1, cores // len(batches))
-        with ThreadPoolExecutor(cores, initializer=torch.set_num_threads, initargs=(each,)) as pool:
-            if not all(self._is_sparse(batch) for batch in batches):
-                list(pool.map(prepare, self.space.preparations()))
-            futures = [pool.submit(work, batch) for batch in batches]
-            for future in futures:
-                # Wakes the loop below when a batch fails.
-                future.add_done_callback(lambda _: solved.put(0))
-            try:
-                while expected and not any(f.done() and f.exception() for f in futures):
-                    count = solved.get()
-                    expected -= count
-                    if count and progress is not None:
-                        progress(count)
-            finally:
-                if expected:
-                    stopped.set()
-            for future in futures:
-                future.result()
-
-    def _solve(self, batch: list[CostPath], solved: SimpleQueue[int], stopped: Event) -> None:
-        space = self.space
-        keep = np.arange(space.num_rows)
-        if self._is_sparse(batch):
-            keep = _rows_used(batch)
-            space = space.subset(torch.from_numpy(keep))
-            for task in space.preparations():
-                task()
-        # The costs of X times the scale of its space.
-        costs = [tuple(cost / space.scale**2 for cost in path.costs) for path in batch]
-        longest = max(len(path.costs) for path in batch)
-        padded = np.array([each + each[-1:] * (longest - len(each)) for each in costs])
-        labels = np.stack([path.labels[keep] for path in batch], axis=1)
-        weights = np.stack([self._row_weights(path)[keep] for path in batch], axis=1)
-        paths = PathBatch(
-            space,
-            _tensor(labels, space),
-            _tensor(weights, space),
-            _tensor(padded, space),
-            torch.tensor([len(path.costs) for path in batch], device=space.device),
-            tolerance=self.tolerance,
-            max_iter=self.max_iter,
-        )
-
-        def keep_solved(found: Solved) -> None:
-            if not stopped.is_set():
-                self._keep(batch, space.scale, found)
-                solved.put(len(found.problems))
-
-        paths.run(keep_solved, stopped.is_set)
-
-    def _is_sparse(self, batch: list[CostPath]) -> bool:
-        return len(_rows_used(batch)) < _SPARSE * self.space.num_rows
-
-    def _row_weights(self, path: CostPath) -> NDArray[np.float64]:
-        """(N,) class weight x sample weight on the rows of a path, else 0."""
-        positive, negative = self.class_weight
-        weights = np.zeros(len(path.labels))
-        by_class = np.where(path.labels[path.rows] > 0, positive, negative)
-        weights[path.rows] = by_class * self.sample_weight[path.rows]
-        return weights
-
-    def _keep(self, batch: list[CostPath], scale: float, found: Solved) -> None:
-        """Write solutions over X x ``scale`` down as solutions over X."""
-        pairs = zip(found.problems.tolist(), found.cost_places.tolist(), strict=True)
-        places = [batch[problem].places[cost] for problem, cost in pairs]
-        weights = found.weights.cpu().numpy().astype(np.float64) * scale
-        self.solution.weights[places] = weights[:, :-1]
-        self.solution.biases[places] = weights[:, -1] * self.intercept_scaling
-        self.solution.objectives[places] = found.objectives.cpu().numpy() * scale**2
-        self.solution.gradient_norms[places] = found.gradient_norms.cpu().numpy() * scale
-        self.solution.converged[places] = found.converged.cpu().numpy()
-        self.solution.iterations[places] = found.iterations.cpu().numpy()
-
-
-def _rows_used(batch: list[CostPath]) -> NDArray[np.int64]:
-    return np.unique(np.concatenate([path.rows for path in batch]))
-
-
-def _tensor(array: NDArray[Any], space: FeatureSpace) -> Tensor:
-    return torch.from_numpy(array).to(space.dtype).to(space.device)
 
 
 def _empty_solution(count: int, dim: int) -> SVMSolution:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from assay.errors import AssayWarning, DataError
-from assay.evaluate.linear_svc import problems_at_once
 from assay.evaluate.svm_data import TrainingData, check_settings
+from assay.evaluate.svm_fits import ANY_WORKERS, Workers, problems_at_once
 from assay.evaluate.svm_settings import SVMSettings
 from assay.evaluate.svm_store import SVMStore, TrainingRecord
 from assay.evaluate.svm_training import ClassModels, check_classes, fits_per_class, train_classes
@@ -24,7 +24,7 @@ def train_stored(
     settings: SVMSettings,
     *,
     title: str,
-    num_workers: int | None = None,
+    workers: Workers = ANY_WORKERS,
     progress: Callable[[int], None] | None = None,
 ) -> None:
     """Train the ``wanted`` classes that the store lacks, then write the results over all it has.
@@ -38,7 +38,7 @@ def train_stored(
         wanted: some or all of the classes of ``data.record``.
         settings: costs, folds, solver; ``force_retrain`` takes nothing over.
         title: what the warning calls the training.
-        num_workers: processes; None takes those that are worth it.
+        workers: what solves.
         progress: called with the number of SVMs newly done, taken over or trained.
 
     Raises:
@@ -57,12 +57,13 @@ def train_stored(
     per_class = fits_per_class(settings)
     if progress is not None and len(todo) < len(wanted):
         progress((len(wanted) - len(todo)) * per_class)
-    for batch in _batches(todo, max(1, problems_at_once(num_workers) // per_class)):
+    at_once = problems_at_once(settings.solver_options, len(settings.costs), workers)
+    for batch in _batches(todo, max(1, at_once // per_class)):
         for models in train_classes(
             data.features,
             {class_id: columns[class_id] for class_id in batch},
             settings,
-            num_workers=num_workers,
+            workers=workers,
             progress=progress,
         ):
             store.save_class(models, fingerprints[models.class_id])
@@ -117,7 +118,7 @@ def _warn_unconverged(trained: list[ClassModels], settings: SVMSettings, title: 
         warnings.warn(
             f"{title}: {unconverged} of {sum(each.num_fits for each in trained)} SVM fits stopped "
             f"at max_iter={settings.max_iter} before they converged; their APs may be off. Raise "
-            f"max_iter, or leave the highest costs out.",
+            f"max_iter (config.SVM.max_iter), or leave the highest costs out.",
             AssayWarning,
             stacklevel=5,
         )

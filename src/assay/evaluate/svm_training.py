@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from assay._optional import require
 from assay.errors import DataError
-from assay.evaluate.linear_svc import SolverOptions, SVMFits, SVMProblem, fit_many
+from assay.evaluate.linear_svc import SVMFits, SVMProblem
 from assay.evaluate.metrics import precision_recall
+from assay.evaluate.svm_fits import ANY_WORKERS, Workers, fit_many
 from assay.evaluate.svm_settings import SVMSettings
 
 __all__ = ["ClassModels", "check_classes", "choose_costs", "fits_per_class", "train_classes"]
@@ -79,7 +80,7 @@ def train_classes(
     columns: Mapping[int, NDArray[np.int8]],
     settings: SVMSettings,
     *,
-    num_workers: int | None = None,
+    workers: Workers = ANY_WORKERS,
     progress: Callable[[int], None] | None = None,
 ) -> list[ClassModels]:
     """Train and cross-validate the classes, each on its own; their order is that of ``columns``.
@@ -88,15 +89,15 @@ def train_classes(
         features: (N, D) as :func:`~assay.evaluate.svm_features.prepare_features` makes them.
         columns: by class id, (N,) of {1, 0, -1}, passed by :func:`check_classes`.
         settings: costs, folds, solver.
-        num_workers: processes; None takes those that are worth it.
+        workers: what solves.
         progress: called with the number of SVMs newly fitted.
     """
     plans = [_plan(class_id, column, settings) for class_id, column in columns.items()]
     fits = fit_many(
         features,
         [problem for plan in plans for problem in plan.problems(settings.costs)],
-        SolverOptions(settings.loss, settings.penalty, settings.dual, settings.max_iter),
-        num_workers=num_workers,
+        settings.solver_options,
+        workers=workers,
         progress=progress,
     )
     count = fits_per_class(settings)

@@ -120,7 +120,8 @@ def _grade(
         "dataset_name": dataset_name,
         "k_values": k_values,
     }
-    trainer = SVMLowShotTrainer(settings, layer.name, frozen.folder / LOW_SHOT_FOLDER)
+    folder = frozen.folder / LOW_SHOT_FOLDER
+    trainer = SVMLowShotTrainer(settings, layer.name, folder, device=frozen.device)
     total = len(k_values) * len(config.SVM.low_shot.sample_inds)
     with view.stage(f"train SVMs on {layer.name}", total=total, unit="samples") as advance:
         result = trainer.sweep(

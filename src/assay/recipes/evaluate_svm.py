@@ -65,7 +65,13 @@ def _grade(
     settings = {key: value for key, value in config.SVM.items() if key != "ignore_label"}
     settings["force_retrain"] = settings["force_retrain"] or config.RUN.FORCE
     folder = frozen.folder / "svm"
-    trainer = SVMTrainer(settings, layer.name, folder, ignore_label=config.SVM.ignore_label)
+    trainer = SVMTrainer(
+        settings,
+        layer.name,
+        folder,
+        ignore_label=config.SVM.ignore_label,
+        device=frozen.device,
+    )
     total = trainer.count_fits(features["train"].targets)
     with view.stage(f"train SVMs on {layer.name}", total=total, unit="fits") as advance:
         result = trainer.evaluate(features["train"], features["test"], progress=advance)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from assay.evaluate import SVMTrainer
+from assay.evaluate import SVMTrainer, svm_stored_training, svm_training
 
 
 @pytest.fixture(scope="session")
@@ -33,10 +36,35 @@ def some_digits(digits):
 
 
 @pytest.fixture
-def trainer(tmp_path):
-    """Makes trainers in one process, whose results stand in the test's own folder.
+def fits_made():
+    """A context that gives a list of how many SVMs each call of the solver was asked for."""
 
-    Three costs out of order, and the primal solver, which converges fast.
+    @contextmanager
+    def counting() -> Iterator[list[int]]:
+        sizes: list[int] = []
+
+        def fit_many(features, problems, *args, **keywords):
+            sizes.append(len(problems))
+            return solve(features, problems, *args, **keywords)
+
+        solve = svm_training.fit_many
+        with patch.object(svm_training, "fit_many", fit_many):
+            yield sizes
+
+    return counting
+
+
+@pytest.fixture
+def class_by_class(monkeypatch):
+    """One class is solved at a time, as if there were too many for one call."""
+    monkeypatch.setattr(svm_stored_training, "problems_at_once", lambda *_: 1)
+
+
+@pytest.fixture
+def trainer(tmp_path):
+    """Makes trainers on one core, whose results stand in the test's own folder.
+
+    Three costs out of order, and the primal form, in which LinearSVC converges fast.
     """
 
     def make(config=None, layer="layer4", **keywords):

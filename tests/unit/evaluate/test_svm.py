@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -63,18 +64,18 @@ class TestAgainstScikitLearn:
 
     def test_the_stored_model_is_linear_svcs(self, digits, trained):
         trainer, _ = trained
-        _, theirs = by_scikit_learn(digits[0], 8, 10.0, dual=False, max_iter=2000)
+        _, theirs = by_scikit_learn(digits[0], 8, 10.0, dual=False, max_iter=2000, tol=1e-9)
         ours = trainer.load_model(8, 10.0)
-        np.testing.assert_allclose(ours.weights, theirs.coef_[0], rtol=1e-9, atol=1e-12)
-        assert ours.bias == pytest.approx(theirs.intercept_[0], rel=1e-9)
+        np.testing.assert_allclose(ours.weights, theirs.coef_[0], rtol=1e-5, atol=1e-6)
+        assert ours.bias == pytest.approx(theirs.intercept_[0], rel=1e-5)
 
     def test_test_aps_are_of_linear_svcs_scores_at_the_chosen_cost(self, digits, trained):
         _, result = trained
         test = digits[1]
         cost = result.chosen_cost[3]
-        _, theirs = by_scikit_learn(digits[0], 3, cost, dual=False, max_iter=2000)
+        _, theirs = by_scikit_learn(digits[0], 3, cost, dual=False, max_iter=2000, tol=1e-9)
         scores = theirs.decision_function(unit(test.features))
-        np.testing.assert_allclose(result.test_scores[:, 3], scores, rtol=1e-9)
+        np.testing.assert_allclose(result.test_scores[:, 3], scores, rtol=1e-5, atol=1e-6)
         expected = get_precision_recall(test.targets == 3, scores)[3]
         assert result.test_ap[3] == pytest.approx(expected, abs=1e-12)
 
@@ -124,7 +125,8 @@ class TestAgainstScikitLearn:
         svm.train(train.features, train.targets)
         theirs, model = by_scikit_learn(train, 5, 1.0, folds=2, max_iter=2000, **options)
         assert np.load(svm.folder / "crossval_ap.npy")[1, 0] == pytest.approx(theirs, abs=1e-12)
-        np.testing.assert_allclose(svm.load_model(5, 1.0).weights, model.coef_[0], atol=1e-9)
+        # The peer stops at its own tolerance.
+        np.testing.assert_allclose(svm.load_model(5, 1.0).weights, model.coef_[0], atol=1e-4)
 
 
 class TestContract:
@@ -221,10 +223,18 @@ class TestContract:
         svm.train(train.features, train.targets, progress=steps.append)
         assert steps == [36]
 
-    def test_more_processes_give_the_same_bits(self, some_digits, tmp_path):
+    @pytest.mark.parametrize(
+        ("loss", "apart"),
+        [
+            ("squared_hinge", 1e-6),
+            # LinearSVC draws at random: only processes of their own keep it repeatable.
+            ("hinge", 0),
+        ],
+    )
+    def test_more_cores_give_the_same(self, some_digits, tmp_path, loss, apart):
         train, _ = some_digits
-        # The dual solver draws at random: only processes of their own keep it repeatable.
-        config = {"costs": {"costs_list": [1.0]}, "cross_val_folds": 2, "cls_list": [5, 8]}
+        costs = {"costs_list": [1.0]}
+        config = {"costs": costs, "cross_val_folds": 2, "cls_list": [5, 8], "loss": loss}
         for workers in (1, 2):
             SVMTrainer(config, "layer4", tmp_path / str(workers), num_workers=workers).train(
                 train.features, train.targets
@@ -232,7 +242,7 @@ class TestContract:
         one, two = (tmp_path / str(workers) / "layer4" for workers in (1, 2))
         assert (one / "crossval_ap.npy").read_bytes() == (two / "crossval_ap.npy").read_bytes()
         with np.load(one / "models/class_5.npz") as a, np.load(two / "models/class_5.npz") as b:
-            np.testing.assert_array_equal(a["weights"], b["weights"])
+            np.testing.assert_allclose(a["weights"], b["weights"], rtol=0, atol=apart)
 
 
 class TestIgnoredLabels:
@@ -260,8 +270,10 @@ class TestIgnoredLabels:
         kept = columns[:, 1] != -1
         without.train(features[kept], columns[kept])
         for cost in COSTS:
-            np.testing.assert_array_equal(
-                ignoring.load_model(1, cost).weights, without.load_model(1, cost).weights
+            np.testing.assert_allclose(
+                ignoring.load_model(1, cost).weights,
+                without.load_model(1, cost).weights,
+                atol=1e-6,
             )
 
     def test_an_ignored_single_label_is_ignored_for_every_class(self, some_digits, trainer):
@@ -315,7 +327,7 @@ class TestUndefinedClasses:
         with pytest.warns(AssayWarning) as caught:
             svm.train(train.features, train.targets)
         assert len(caught) == 1
-        assert "36 of 36 SVM fits stopped at max_iter=1" in str(caught[0].message)
+        assert re.search(r" \d+ of 36 SVM fits stopped at max_iter=1 ", str(caught[0].message))
         assert caught[0].filename == __file__
 
 

@@ -22,21 +22,26 @@ class Kill(BaseException):
     """Ends a training as Ctrl-C does."""
 
 
-def train_counting(svm, rows):
+@pytest.fixture
+def train_counting(fits_made):
     """Train; returns how many fits were taken over and how many were made."""
-    steps = []
-    svm.train(rows.features, rows.targets, progress=steps.append)
-    made = sum(1 for step in steps if step == 1)
-    return sum(steps) - made, made
+
+    def train(svm, rows):
+        steps = []
+        with fits_made() as made:
+            svm.train(rows.features, rows.targets, progress=steps.append)
+        return sum(steps) - sum(made), sum(made)
+
+    return train
 
 
 def train_until(svm, rows, fits):
-    """Train and stop after so many fits."""
+    """Train and stop after so many fits or some more."""
     done = []
 
     def progress(count):
         done.append(count)
-        if len(done) == fits:
+        if sum(done) >= fits:
             raise Kill
 
     with pytest.raises(Kill):
@@ -44,7 +49,9 @@ def train_until(svm, rows, fits):
 
 
 class TestInterruption:
-    def test_a_stopped_run_goes_on_and_gives_what_a_fresh_one_gives(self, some_digits, trainer):
+    def test_a_stopped_run_goes_on_and_gives_what_a_fresh_one_gives(
+        self, some_digits, trainer, train_counting, class_by_class
+    ):
         train, test = some_digits
         stopped, fresh = trainer(layer="stopped"), trainer(layer="fresh")
         train_until(stopped, train, fits=2 * FITS_PER_CLASS + 5)
@@ -60,7 +67,9 @@ class TestInterruption:
             fresh.test(test.features, test.targets),
         )
 
-    def test_a_stopped_run_leaves_nothing_that_passes_for_a_result(self, some_digits, trainer):
+    def test_a_stopped_run_leaves_nothing_that_passes_for_a_result(
+        self, some_digits, trainer, class_by_class
+    ):
         train, test = some_digits
         svm = trainer()
         svm.evaluate(train, test)
@@ -69,12 +78,15 @@ class TestInterruption:
         with pytest.raises(DataError, match="train first"):
             trainer().test(test.features, test.targets)
 
-    def test_a_killed_process_leaves_only_whole_classes(self, some_digits, trainer, tmp_path):
+    def test_a_killed_process_leaves_only_whole_classes(
+        self, some_digits, trainer, tmp_path, train_counting, class_by_class
+    ):
         train, _ = some_digits
         np.savez(tmp_path / "rows.npz", features=train.features, targets=train.targets)
         script = textwrap.dedent(f"""
             import os, signal, numpy as np
-            from assay.evaluate import SVMTrainer
+            from assay.evaluate import SVMTrainer, svm_stored_training
+            svm_stored_training.problems_at_once = lambda *_: 1
             rows = np.load({str(tmp_path / "rows.npz")!r})
             svm = SVMTrainer(
                 {{"costs": {{"costs_list": [1.0, 0.1, 10.0]}}, "dual": False}},
@@ -82,7 +94,7 @@ class TestInterruption:
             fits = []
             def progress(count):
                 fits.append(count)
-                if len(fits) == {FITS_PER_CLASS + 5}:
+                if sum(fits) >= {FITS_PER_CLASS + 5}:
                     os.kill(os.getpid(), signal.SIGKILL)
             svm.train(rows["features"], rows["targets"], progress=progress)
         """)
@@ -95,7 +107,9 @@ class TestInterruption:
             tmp_path / "svm" / "layer4" / "crossval_ap.npy"
         ).read_bytes()
 
-    def test_a_full_disk_leaves_no_half_file(self, some_digits, trainer, monkeypatch):
+    def test_a_full_disk_leaves_no_half_file(
+        self, some_digits, trainer, monkeypatch, train_counting
+    ):
         train, _ = some_digits
 
         def full(*_, **__):
@@ -119,10 +133,10 @@ class TestReuse:
         svm.train(train.features, train.targets)
         return svm
 
-    def test_the_same_again_is_taken_over(self, some_digits, trainer, trained):
+    def test_the_same_again_is_taken_over(self, some_digits, trainer, trained, train_counting):
         assert train_counting(trainer(), some_digits[0]) == (3 * FITS_PER_CLASS, 0)
 
-    def test_force_retrain_takes_nothing_over(self, some_digits, trainer, trained):
+    def test_force_retrain_takes_nothing_over(self, some_digits, trainer, trained, train_counting):
         svm = trainer({"force_retrain": True})
         assert train_counting(svm, some_digits[0]) == (0, 3 * FITS_PER_CLASS)
 
@@ -135,13 +149,15 @@ class TestReuse:
             lambda rows: (rows.features[:, ::-1], rows.targets),
         ],
     )
-    def test_other_features_take_nothing_over(self, some_digits, trainer, trained, change):
+    def test_other_features_take_nothing_over(
+        self, some_digits, trainer, trained, change, train_counting
+    ):
         features, targets = change(some_digits[0])
         rows = SimpleNamespace(features=features, targets=targets)
         assert train_counting(trainer(), rows) == (0, 3 * FITS_PER_CLASS)
 
     def test_other_labels_take_over_the_classes_whose_labels_stay(
-        self, some_digits, trainer, trained
+        self, some_digits, trainer, trained, train_counting
     ):
         train, _ = some_digits
         targets = np.where(train.targets == 8, 9, train.targets)
@@ -160,7 +176,9 @@ class TestReuse:
             {"costs": {"costs_list": [0.1, 1.0, 10.0]}},
         ],
     )
-    def test_other_settings_take_nothing_over(self, some_digits, trainer, trained, change):
+    def test_other_settings_take_nothing_over(
+        self, some_digits, trainer, trained, change, train_counting
+    ):
         with pytest.raises(DataError, match="trained with other settings"):
             trainer(change).get_best_cost_value()
         with pytest.raises(DataError, match="trained with other settings"):
@@ -168,12 +186,14 @@ class TestReuse:
         assert train_counting(trainer(change), some_digits[0]) == (0, 3 * FITS_PER_CLASS)
 
     def test_another_meaning_of_ignored_labels_takes_nothing_over(
-        self, some_digits, trainer, trained
+        self, some_digits, trainer, trained, train_counting
     ):
         svm = trainer(ignore_label="drop")
         assert train_counting(svm, some_digits[0]) == (0, 3 * FITS_PER_CLASS)
 
-    def test_a_longer_class_list_takes_over_what_is_there(self, some_digits, trainer):
+    def test_a_longer_class_list_takes_over_what_is_there(
+        self, some_digits, trainer, train_counting
+    ):
         train, _ = some_digits
         trainer({"cls_list": [5]}).train(train.features, train.targets)
         svm = trainer({"cls_list": [8, 5]})
@@ -191,7 +211,9 @@ class TestReuse:
         }
 
     @pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 no archive", None])
-    def test_a_damaged_class_is_said_and_trained_again(self, some_digits, trainer, trained, damage):
+    def test_a_damaged_class_is_said_and_trained_again(
+        self, some_digits, trainer, trained, damage, train_counting
+    ):
         path = trained.folder / "models" / "class_5.npz"
         path.write_bytes(path.read_bytes()[:-200] if damage is None else damage)
         with pytest.warns(AssayWarning, match=r"class_5\.npz is damaged"):
@@ -205,7 +227,7 @@ class TestReuse:
 
     @pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema": 99}'])
     def test_a_damaged_record_is_refused_until_trained_again(
-        self, some_digits, trainer, trained, text
+        self, some_digits, trainer, trained, text, train_counting
     ):
         train, test = some_digits
         (trained.folder / "svm.json").write_text(text)
@@ -235,7 +257,7 @@ class TestReuse:
         with pytest.raises(DataError, match=r"at cost 2: there are \[1\.0, 0\.1, 10\.0\]"):
             trained.load_model(5, 2.0)
 
-    def test_layers_do_not_share_results(self, some_digits, trainer, trained):
+    def test_layers_do_not_share_results(self, some_digits, trainer, trained, train_counting):
         assert train_counting(trainer(layer="layer3"), some_digits[0]) == (0, 3 * FITS_PER_CLASS)
 
 

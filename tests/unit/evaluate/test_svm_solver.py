@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sklearn.svm import LinearSVC
 
 from assay.errors import AssayWarning, ConfigError, DataError
+from assay.evaluate import svm_sweep
 from assay.evaluate.linear_svc import SVMProblem
 from assay.evaluate.svm_solver import solve_svms
 
@@ -21,6 +22,15 @@ SOME_COSTS = (0.01, 1.0, 100.0)
 few_examples = settings(
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
+
+
+@pytest.fixture(scope="module", params=["small ones each alone", "all together"], autouse=True)
+def way(request):
+    """Both ways of solving: what holds of one has to hold of the other."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "all together":
+            patch.setattr(svm_sweep, "is_direct", lambda num_rows, dim: False)
+        yield request.param
 
 
 def reference(features, labels, row_costs, intercept_scaling=1.0):

@@ -20,8 +20,10 @@ from assay.evaluate.svm_line_search import line_search
 
 __all__ = ["PathSolution", "choose_space", "is_direct", "solve_path"]
 
-# Multiplications that a Newton step may take, and values of X that may be copied for it.
-_MOST_WORK = 5e8
+# Multiplications that a Newton step may take where all problems are on the same rows; how many
+# times as many where the rows of each are few among those of all; values of X that may be copied.
+_MOST_WORK = 1e8
+_MOST_GAIN = 5.0
 _MOST_VALUES = 1 << 23
 _DAMPINGS = 12
 _WORTH_HALVING = 128
@@ -38,10 +40,17 @@ class PathSolution:
     iterations: NDArray[np.int64]  # (K,) Newton steps
 
 
-def is_direct(num_rows: int, dim: int) -> bool:
-    """Whether problems on so many rows of so many features are best solved here."""
+def is_direct(num_rows: int, dim: int, all_rows: int) -> bool:
+    """Whether problems on so many rows of so many features are best solved here.
+
+    Args:
+        num_rows: of one problem.
+        dim: features, the constant one among them.
+        all_rows: of all problems; solved together, each would look at those of the others too.
+    """
     smaller = min(num_rows, dim)
-    return num_rows * smaller**2 <= _MOST_WORK and num_rows * dim <= _MOST_VALUES
+    gain = min(_MOST_GAIN, all_rows / num_rows)
+    return num_rows * smaller**2 <= gain * _MOST_WORK and num_rows * dim <= _MOST_VALUES
 
 
 class Space(Protocol):

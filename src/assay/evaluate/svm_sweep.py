@@ -53,8 +53,7 @@ class Sweep:
 
     def run(self, paths: list[CostPath], cores: int, width: int, progress: Progress | None) -> None:
         """Solve ``paths`` on as many ``cores``, up to ``width`` together."""
-        small = [path for path in paths if is_direct(len(path.rows), self.space.dim)]
-        large = [path for path in paths if not is_direct(len(path.rows), self.space.dim)]
+        small, large = self._by_size(paths)
         batches = share_out(large, cores, width)
         groups = share_rows(small, cores)
         solved: SimpleQueue[int] = SimpleQueue()
@@ -89,6 +88,14 @@ class Sweep:
                     stopped.set()
             for future in futures:
                 future.result()
+
+    def _by_size(self, paths: list[CostPath]) -> tuple[list[CostPath], list[CostPath]]:
+        """The small problems, and the others."""
+        sizes: tuple[list[CostPath], list[CostPath]] = ([], [])
+        for path in paths:
+            small = is_direct(len(path.rows), self.space.dim, self.space.num_rows)
+            sizes[not small].append(path)
+        return sizes
 
     def _solve_directly(
         self, group: list[CostPath], solved: SimpleQueue[int], stopped: Event

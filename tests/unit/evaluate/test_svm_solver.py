@@ -29,7 +29,7 @@ def way(request):
     """Both ways of solving: what holds of one has to hold of the other."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "all together":
-            patch.setattr(svm_sweep, "is_direct", lambda num_rows, dim: False)
+            patch.setattr(svm_sweep, "is_direct", lambda *_: False)
         yield request.param
 
 

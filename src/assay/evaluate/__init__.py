@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     )
     from assay.evaluate.knn import KNNAccuracy, KNNMeanAP, evaluate_knn
     from assay.evaluate.knn_settings import KNNSettings
+    from assay.evaluate.linear_svc import SVMProblem
     from assay.evaluate.low_shot import SVMLowShotTrainer
     from assay.evaluate.low_shot_result import LowShotPoint, LowShotResult
     from assay.evaluate.low_shot_samples import LowShotSample, draw_low_shot_sample
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     )
     from assay.evaluate.ranked_examples import RankedExample, RankedExamples, rank_examples
     from assay.evaluate.svm import SVMResult, SVMTrainer
+    from assay.evaluate.svm_solver import solve_svms
+    from assay.evaluate.svm_sweep import SVMSolution
 
 __all__ = [
     "BootstrapInterval",
@@ -47,7 +50,9 @@ __all__ = [
     "RankedExample",
     "RankedExamples",
     "SVMLowShotTrainer",
+    "SVMProblem",
     "SVMResult",
+    "SVMSolution",
     "SVMTrainer",
     "average_precision",
     "bootstrap_mean",
@@ -61,6 +66,7 @@ __all__ = [
     "mean_average_precision",
     "precision_recall",
     "rank_examples",
+    "solve_svms",
 ]
 
 _HOMES = {
@@ -77,7 +83,9 @@ _HOMES = {
     "RankedExample": "assay.evaluate.ranked_examples",
     "RankedExamples": "assay.evaluate.ranked_examples",
     "SVMLowShotTrainer": "assay.evaluate.low_shot",
+    "SVMProblem": "assay.evaluate.linear_svc",
     "SVMResult": "assay.evaluate.svm",
+    "SVMSolution": "assay.evaluate.svm_sweep",
     "SVMTrainer": "assay.evaluate.svm",
     "average_precision": "assay.evaluate.metrics",
     "bootstrap_mean": "assay.evaluate.bootstrap",
@@ -87,6 +95,7 @@ _HOMES = {
     "calculate_ap": "assay.evaluate.metrics",
     "draw_low_shot_sample": "assay.evaluate.low_shot_samples",
     "evaluate_knn": "assay.evaluate.knn",
+    "solve_svms": "assay.evaluate.svm_solver",
     "get_precision_recall": "assay.evaluate.metrics",
     "mean_average_precision": "assay.evaluate.metrics",
     "precision_recall": "assay.evaluate.metrics",

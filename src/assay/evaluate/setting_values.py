@@ -36,7 +36,8 @@ def with_defaults(
         faults.append(f"{name} is {section!r}: give a mapping")
         return dict(defaults)
     for key in [str(key) for key in section if key not in defaults]:
-        faults.append(f"{prefix}{key} is not a setting.{nearest_names(key, defaults)}")
+        known = [f"{prefix}{name}" for name in defaults]
+        faults.append(f"{prefix}{key} is not a setting.{nearest_names(prefix + key, known)}")
     return {key: section.get(key, default) for key, default in defaults.items()}
 
 

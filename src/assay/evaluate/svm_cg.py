@@ -19,6 +19,7 @@ __all__ = ["GalerkinPreconditioner", "conjugate_gradients"]
 
 # Directions whose mean curvature is below this add next to nothing to the identity.
 _NEGLIGIBLE_CURVATURE = 0.5
+_ROWS_AT_ONCE = 16384
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,11 @@ class GalerkinPreconditioner:
         inverses = torch.diag_embed(1 / (1 + mean[:, None] * basis.values))
         projected = basis.projected[:, :count]
         roots = curvature.T.sqrt()
-        hessians = torch.empty(len(roots), count, count, device=curvature.device)
-        for problem, root in enumerate(roots):
-            index = root.nonzero()[:, 0]
-            rows = projected.index_select(0, index) * root[index, None]
-            torch.matmul(rows.T, rows, out=hessians[problem])
-        hessians.diagonal(dim1=1, dim2=2).add_(1)
+        hessians = torch.eye(count, device=curvature.device).repeat(len(roots), 1, 1)
+        for hessian, root in zip(hessians, roots, strict=True):
+            for index in root.nonzero()[:, 0].split(_ROWS_AT_ONCE):
+                rows = projected.index_select(0, index) * root[index, None]
+                hessian.addmm_(rows.T, rows)
         inverses[:, :count, :count] = torch.cholesky_inverse(torch.linalg.cholesky(hessians))
         return cls(basis.vectors, inverses, 1 + mean * basis.rest)
 

@@ -253,21 +253,36 @@ class FeatureSpace:
             yield from self._read(dtype)
 
     def _read(self, dtype: torch.dtype) -> Iterator[tuple[int, Tensor]]:
+        """Blocks of X; each is good until the next is asked for."""
+        # One for all blocks: memory that threads take and give back in turns comes to pieces.
+        buffer = torch.empty(self._block_rows, self.dim, dtype=dtype, device=self.device)
         for start, rows in self._source_blocks():
-            yield start, self._converted(rows, dtype)
+            yield start, self._convert(rows, buffer[: len(rows)])
+
+    @property
+    def _block_rows(self) -> int:
+        return min(self.num_rows, max(1, _BLOCK_BYTES // (8 * self.dim)))
 
     def _source_blocks(self) -> Iterator[tuple[int, Source]]:
         """Blocks of rows of the source with the number of their first."""
-        step = max(1, _BLOCK_BYTES // (8 * self.dim))
-        for start in range(0, self.num_rows, step):
-            yield start, self._source[start : start + step]
+        for start in range(0, self.num_rows, self._block_rows):
+            yield start, self._source[start : start + self._block_rows]
 
     def _converted(self, rows: Source, dtype: torch.dtype) -> Tensor:
         """``rows`` (n, D - 1) of the source as rows of X."""
-        converted = torch.empty(len(rows), self.dim, dtype=dtype, device=self.device)
-        converted[:, :-1] = (_widened(rows) * self.scale).to(dtype)
-        converted[:, -1] = self._intercept_scaling * self.scale
-        return converted
+        empty = torch.empty(len(rows), self.dim, dtype=dtype, device=self.device)
+        return self._convert(rows, empty)
+
+    def _convert(self, rows: Source, block: Tensor) -> Tensor:
+        """Write ``rows`` (n, D - 1) of the source into ``block`` (n, D) as rows of X."""
+        wide = _widened(rows)
+        features = block[:, :-1]
+        if wide.dtype == block.dtype:
+            features.copy_(wide).mul_(self.scale)
+        else:  # before single precision, which it could overflow
+            features.copy_(wide * self.scale)
+        block[:, -1] = self._intercept_scaling * self.scale
+        return block
 
 
 def _widened(rows: Source) -> Tensor:

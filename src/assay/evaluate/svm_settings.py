@@ -35,6 +35,8 @@ _DEFAULTS: dict[str, Any] = {
     "force_retrain": False,
     "low_shot": {},
 }
+_LEAST_COST, _MOST_COST = 1e-12, 1e12  # beyond, an SVM is a constant or all rounding
+_MOST_POWERS = 1000
 _COST_DEFAULTS: dict[str, Any] = {
     "costs_list": (0.1, 0.01),
     "base": -1.0,
@@ -123,9 +125,11 @@ def _costs(section: Any, faults: list[str]) -> tuple[float, ...]:
         faults.append(f"costs.costs_list is {values['costs_list']!r}: give a list of numbers")
         listed = [1.0]
     costs = [float(cost) for cost in listed] + _powers(values, faults)
-    bad = [cost for cost in costs if not (math.isfinite(cost) and cost > 0)]
+    bad = [cost for cost in costs if not _LEAST_COST <= cost <= _MOST_COST]
     if bad:
-        faults.append(f"costs {bad} are not usable: a cost is above 0 and finite")
+        faults.append(
+            f"costs {bad} are not usable: a cost is a number from {_LEAST_COST:g} to {_MOST_COST:g}"
+        )
     if not costs:
         faults.append(
             "costs are empty: list some in costs.costs_list, or set costs.base above 0 and a "
@@ -149,6 +153,9 @@ def _powers(values: Mapping[str, Any], faults: list[str]) -> list[float]:
         return []
     if ends[0] >= ends[1]:
         faults.append(f"costs.power_range {list(ends)} is empty: its end must be above its first")
+    if ends[1] - ends[0] > _MOST_POWERS:
+        faults.append(f"costs.power_range {list(ends)} has more than {_MOST_POWERS} powers")
+        return []
     try:
         return [float(base) ** int(power) for power in range(int(ends[0]), int(ends[1]))]
     except OverflowError:

@@ -74,7 +74,8 @@ def solve_svms(
         device: where to compute; the device of ``features`` if they are a tensor, else the CPU.
         threads: cores to use on the CPU; those of torch by default.
         memory_bytes: what X and its Gram matrix may take, and as much again for the problems. Where
-            X takes more, it is read in chunks from where it lies, which is slower.
+            X takes more, it is read in chunks from where it lies, which is slower. Beside that
+            stand 128 numbers for each row of X.
         progress: called with the number of problems newly solved, in this thread.
 
     Raises:

@@ -10,14 +10,14 @@
       test_ap.npy             (C, 1) float64
 
 Every file is written whole or not at all, and nothing in them is executed when they are read.
+``{layer}`` is the layer's name, in which ``/`` is written ``%2F``; see
+:func:`~assay.features.file_names.folder_name`.
 """
 
 from __future__ import annotations
 
 import json
 import warnings
-import zipfile
-import zlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -29,8 +29,12 @@ from numpy.typing import NDArray
 from assay._atomic import atomic_path, explain_os_errors, make_folder, write_json
 from assay.errors import AssayWarning, ConfigError, DataError
 from assay.evaluate.svm_training import ClassModels
+from assay.features.file_names import folder_name
+from assay.features.npy_reading import map_npy, read_npz
+from assay.features.record_fields import read_count, read_flag, read_list, read_section
+from assay.features.regular_file import read_regular
 
-__all__ = ["SVMStore", "TrainingRecord"]
+__all__ = ["SVMStore", "TrainingRecord", "layer_folder"]
 
 _SCHEMA = 1
 _RESULTS = ("svm.json", "crossval_ap.npy", "chosen_cost.npy", "test_ap.npy")
@@ -69,11 +73,7 @@ class SVMStore:
     """
 
     def __init__(self, output_dir: Path, layer: str) -> None:
-        if not layer or layer in (".", "..") or any(mark in layer for mark in "/\\\0"):
-            raise ConfigError(
-                f"layer {layer!r} cannot name a folder: give a name without path separators."
-            )
-        self.folder = make_folder(output_dir / layer)
+        self.folder = make_folder(layer_folder(output_dir, layer))
 
     def save_class(self, models: ClassModels, fingerprint: str) -> None:
         """Write one class; from then on a run of the same fingerprint need not train it."""
@@ -85,13 +85,13 @@ class SVMStore:
         """One class as it was saved under this fingerprint; None if there is no such file."""
         path = self._class_path(class_id)
         try:
-            with np.load(path, allow_pickle=False) as file:
-                if str(file["fingerprint"]) != fingerprint:
-                    return None
-                return _class_models(file)
+            arrays = read_npz(path)
+            if str(arrays["fingerprint"]) != fingerprint:
+                return None
+            return _class_models(arrays)
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        except (OSError, ValueError, LookupError, TypeError) as error:
             warnings.warn(
                 f"{path} is damaged ({error}): its class counts as not trained.",
                 AssayWarning,
@@ -107,15 +107,15 @@ class SVMStore:
         """
         path = self.folder / "svm.json"
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
-            if document["schema"] != _SCHEMA:
+            document = json.loads(read_regular(path).decode("utf-8"))
+            if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
                 raise ValueError("it is of another version")
             return _training_record(document)
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise DataError(
-                f"{path} cannot be read: {error!r}. Train again; classes that are trained will be "
+                f"{path} cannot be read: {error}. Train again; classes that are trained will be "
                 f"taken over."
             ) from error
 
@@ -144,10 +144,10 @@ class SVMStore:
         """
         path = self.folder / "crossval_ap.npy"
         try:
-            matrix = np.load(path, allow_pickle=False)
+            matrix = np.array(map_npy(path))
         except FileNotFoundError as error:
             raise DataError(f"{path} is not there: train first.") from error
-        except (ValueError, EOFError) as error:
+        except (OSError, ValueError) as error:
             raise DataError(f"{path} cannot be read: {error}. Train again.") from error
         if matrix.ndim != 2 or matrix.dtype.kind != "f" or not np.isfinite(matrix).all():
             raise DataError(f"{path} holds no matrix of finite APs: delete it and train again.")
@@ -157,25 +157,61 @@ class SVMStore:
         return self.folder / "models" / f"class_{class_id}.npz"
 
 
-def _training_record(document: Any) -> TrainingRecord:
-    return TrainingRecord(
-        class_ids=tuple(document["class_ids"]),
-        label_ids=tuple(document["label_ids"]),
-        multi_label=document["multi_label"],
-        feature_dim=document["feature_dim"],
-        settings=document["settings"],
-        fingerprints=tuple(document["fingerprints"]),
-    )
+def layer_folder(output_dir: Path, layer: str) -> Path:
+    """Where a layer's results stand. A name of a folder that this made names the same folder.
+
+    Raises:
+        ConfigError: the layer's name is none for a folder.
+    """
+    if layer in ("", ".", ".."):
+        raise ConfigError(f"layer {layer!r} cannot name a folder: give the name of a layer.")
+    return output_dir / folder_name(layer)
 
 
-def _class_models(file: Any) -> ClassModels:
-    return ClassModels(
-        class_id=int(file["class_id"]),
-        costs=file["costs"],
-        crossval_ap=file["crossval_ap"],
-        weights=file["weights"],
-        biases=file["biases"],
-        num_positives=int(file["num_positives"]),
-        num_unconverged=int(file["num_unconverged"]),
-        num_fits=int(file["num_fits"]),
+def _training_record(document: dict[str, Any]) -> TrainingRecord:
+    """What a file says, as far as it can be true.
+
+    Raises:
+        ValueError: a key is missing, of another type, or does not fit the others.
+    """
+    record = TrainingRecord(
+        class_ids=tuple(read_list(document, "class_ids", int)),
+        label_ids=tuple(read_list(document, "label_ids", int)),
+        multi_label=read_flag(document, "multi_label"),
+        feature_dim=read_count(document, "feature_dim"),
+        settings=read_section(document, "settings"),
+        fingerprints=tuple(read_list(document, "fingerprints", str)),
     )
+    read_flag(record.settings, "normalize")
+    read_list(record.settings, "costs", float)
+    if len(set(record.class_ids)) != len(record.fingerprints):
+        raise ValueError("it has another number of classes than of fingerprints, or a class twice")
+    if not set(record.class_ids) <= set(record.label_ids):
+        raise ValueError("it has trained classes that the labels lack")
+    return record
+
+
+def _class_models(arrays: dict[str, NDArray[Any]]) -> ClassModels:
+    """The models in the arrays of a file.
+
+    Raises:
+        ValueError, KeyError, TypeError: one is missing, or they do not fit together.
+    """
+    models = ClassModels(
+        class_id=int(arrays["class_id"]),
+        costs=arrays["costs"],
+        crossval_ap=arrays["crossval_ap"],
+        weights=arrays["weights"],
+        biases=arrays["biases"],
+        num_positives=int(arrays["num_positives"]),
+        num_unconverged=int(arrays["num_unconverged"]),
+        num_fits=int(arrays["num_fits"]),
+    )
+    numbers = (models.costs, models.crossval_ap, models.weights, models.biases)
+    num_costs = len(models.costs)
+    shapes = [each.shape for each in (models.costs, models.crossval_ap, models.biases)]
+    if shapes != [(num_costs,)] * 3 or models.weights.shape[:-1] != (num_costs,):
+        raise ValueError("its arrays do not fit together")
+    if any(each.dtype != np.float64 for each in numbers):
+        raise ValueError("its arrays are of another type")
+    return models

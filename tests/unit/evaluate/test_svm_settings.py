@@ -82,7 +82,7 @@ def test_all_faults_stand_in_one_error():
         "cross_val_folds is 1: give a whole number of at least 2",
         "cls_list is [-1]",
         "costs [-1.0] are not usable",
-        "costs.bases is not a setting. Did you mean 'base'?",
+        "costs.bases is not a setting. Did you mean 'costs.base'",
         "ignore_label is 'skip': give negative or drop",
     ):
         assert said in str(caught.value)
@@ -103,6 +103,9 @@ def test_all_faults_stand_in_one_error():
         ({"costs": {"costs_list": "0.1"}}, "give a list of numbers"),
         ({"costs": {"costs_list": [float("nan")]}}, r"\[nan\] are not usable"),
         ({"costs": {"costs_list": [float("inf")]}}, r"\[inf\] are not usable"),
+        ({"costs": {"costs_list": [1e-320]}}, r"\[1e-320\] .* from 1e-12 to 1e\+12"),
+        ({"costs": {"costs_list": [1e308]}}, r"\[1e\+308\] are not usable"),
+        ({"costs": {"base": 1.0, "power_range": [0, 10**9]}}, "more than 1000 powers"),
         ({"costs": {"base": "two"}}, "costs.base is 'two'"),
         ({"costs": {"base": 2, "power_range": [1]}}, "two whole numbers"),
         ({"costs": {"base": 2, "power_range": [3, 3]}}, "is empty"),

@@ -68,7 +68,14 @@ def test_importing_assay_brings_in_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], ["evaluate", "--help"], ["evaluate", "svm", "--help"]]
+    "arguments",
+    [
+        ["--help"],
+        ["--version"],
+        ["evaluate", "--help"],
+        ["evaluate", "svm", "--help"],
+        ["time", "--help"],
+    ],
 )
 def test_help_brings_in_nothing_heavy(arguments: list[str]) -> None:
     code = (

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from assay.features.models import VisionModel, load_model
     from assay.features.shards import FeatureSet, merge_features
     from assay.recipes.evaluate_svm import evaluate_svm
+    from assay.timing.nvtx import NVTXRangeWrapper
+    from assay.timing.perf_stats import PerfMetric, PerfStats, PerfTimer
+    from assay.timing.stopwatch import Stopwatch
 
 __version__ = "0.1.0"
 
@@ -23,8 +26,13 @@ __all__ = [
     "AttrDict",
     "FeatureSet",
     "ImageSet",
+    "NVTXRangeWrapper",
+    "PerfMetric",
+    "PerfStats",
+    "PerfTimer",
     "SVMResult",
     "SVMTrainer",
+    "Stopwatch",
     "VisionModel",
     "__version__",
     "compose",
@@ -40,8 +48,13 @@ _HOMES = {
     "AttrDict": "assay.config",
     "FeatureSet": "assay.features.shards",
     "ImageSet": "assay.features.datasets",
+    "NVTXRangeWrapper": "assay.timing.nvtx",
+    "PerfMetric": "assay.timing.perf_stats",
+    "PerfStats": "assay.timing.perf_stats",
+    "PerfTimer": "assay.timing.perf_stats",
     "SVMResult": "assay.evaluate.svm",
     "SVMTrainer": "assay.evaluate.svm",
+    "Stopwatch": "assay.timing.stopwatch",
     "VisionModel": "assay.features.models",
     "compose": "assay.config",
     "convert_to_attrdict": "assay.config",
@@ -65,3 +78,13 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+def _start_what_the_environment_asks_for() -> None:
+    """Done here because a program imports whichever part of assay it measures with."""
+    from assay.recipes.time_from_environment import start_from_environment
+
+    start_from_environment()
+
+
+_start_what_the_environment_asks_for()

@@ -24,6 +24,7 @@ instrument half enabled. Spawned processes import the class anew and start with 
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import os
 import sys
@@ -122,6 +123,7 @@ class _InstrumentType(type):
             parameters=[each.replace(default=_NOT_GIVEN) for each in parameters],
             return_annotation=name,
         )
+        cls._enable_as_written = staticmethod(namespace["enable"])
         cls._switches = {
             key: _Switch(value, *getattr(value, _SWITCH))
             for key, value in namespace.items()
@@ -141,6 +143,7 @@ class Instrument(metaclass=_InstrumentType):
     """
 
     _switches: ClassVar[dict[str, _Switch]]
+    _enable_as_written: ClassVar[Callable[..., None]]
     _enabled: ClassVar[bool]
     _used: ClassVar[frozenset[str]]  # methods that note their use, and were used while disabled
 
@@ -176,6 +179,23 @@ class Instrument(metaclass=_InstrumentType):
                 setattr(type(self), name, switch.enabled)
             type(self)._enabled = True
 
+    def _ignore_once(self, method: str, note: Callable[[], object]) -> None:
+        """Let the next call of ``method`` do nothing but call ``note``; those after it as ever.
+
+        For who enables an instrument from outside of a program which enables it as well.
+        """
+        cls, own = type(self), getattr(type(self), method)
+        signature = inspect.signature(own)
+
+        @functools.wraps(own)
+        def ignored(*args: Any, **kwargs: Any) -> None:
+            signature.bind(*args, **kwargs)  # a wrong call stays an error
+            with _lock:
+                setattr(cls, method, own)
+            note()
+
+        setattr(cls, method, ignored)
+
     def _note_use(self, method: str) -> None:
         if is_being_compiled():
             return
@@ -193,6 +213,7 @@ class Instrument(metaclass=_InstrumentType):
         with _lock:
             was_enabled = self._enabled
             self._switch_off()
+            type(self).enable = self._enable_as_written  # type: ignore[attr-defined]
             if was_enabled:
                 self._close()
             self._forget()

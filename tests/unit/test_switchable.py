@@ -315,3 +315,25 @@ def test_compiled_code_calls_disabled_methods_without_a_graph_break(uses_before:
     assert double(torch.ones(2)).tolist() == [3, 3]
     assert not is_being_compiled()
     torch.compiler.reset()
+
+
+def test_one_call_can_be_ignored_for_who_enables_from_outside() -> None:
+    counter = Counter(5, None)
+    notes: list[str] = []
+    counter._ignore_once("enable", lambda: notes.append("ignored"))
+
+    assert inspect.signature(Counter.enable).parameters.keys() >= {"first", "step"}
+    with pytest.raises(TypeError):
+        counter.enable("too", "many", "values")  # type: ignore[call-arg]
+    assert Counter(7, None) is counter
+    assert (counter.count(), notes) == (6, ["ignored"])
+    with pytest.raises(InstrumentError, match="enabled already"):
+        counter.enable(7, None)
+
+
+def test_a_reset_forgets_that_a_call_was_to_be_ignored() -> None:
+    Counter(5, None)._ignore_once("enable", lambda: None)
+
+    reset_instruments()
+
+    assert Counter(7, None).count() == 8

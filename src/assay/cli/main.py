@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import TextIO
 
@@ -18,6 +18,7 @@ from assay.cli.compare import compare
 from assay.cli.completion import completion
 from assay.cli.env import env
 from assay.cli.evaluate import evaluate
+from assay.cli.time import time
 from assay.errors import AssayError, AssayWarning, ConfigError
 
 __all__ = ["cli", "main"]
@@ -33,6 +34,7 @@ Examples:
   assay evaluate svm config=demo          grade the bundled model on bundled images
   assay evaluate svm --model torchvision:resnet50 \\
       --train photos/train --test photos/test --layers layer3,layer4
+  assay time train.py --epochs 1          run a script, and see where its time goes
   assay env                               what a bug report should say
   assay completion bash                   how to complete commands with TAB
 
@@ -56,6 +58,7 @@ def cli() -> None:
 
 cli.add_command(evaluate)
 cli.add_command(compare)
+cli.add_command(time)
 cli.add_command(env)
 cli.add_command(completion)
 
@@ -67,13 +70,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ours and keeps its traceback.
     """
     with _own_handlers():
-        _run(arguments)
+        program = _run(arguments)
+    program()  # somebody else's: it runs, and may fail, without anything of ours around it
 
 
-def _run(arguments: Sequence[str] | None) -> None:
+def _run(arguments: Sequence[str] | None) -> Callable[[], None]:
+    """Run a command and exit, or return the program that a command leaves to be run."""
     try:
-        # Without its standalone mode click returns the exit code that --help and the like ask for.
+        # Without its standalone mode click returns the exit code that --help and the like ask for,
+        # or else what the command returns.
         asked = cli.main(args=arguments, prog_name="assay", standalone_mode=False)
+        if callable(asked):
+            return asked  # type: ignore[no-any-return]
         sys.exit(asked if isinstance(asked, int) else 0)
     except click.ClickException as error:
         error.show()

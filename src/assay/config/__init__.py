@@ -6,10 +6,10 @@ from assay.config.attrdict import AttrDict
 from assay.config.checks import check
 from assay.config.compose import compose, config_names
 from assay.config.convert import convert_to_attrdict, is_hydra_available
-from assay.config.masking import masked_text
 from assay.config.paths import resolve_paths
 from assay.config.printing import print_cfg, to_plain
 from assay.config.schema_keys import setting_keys
+from assay.runtime.masking import masked_text
 
 __all__ = [
     "AttrDict",

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
 
-from assay.config.masking import MASK, is_secret, masked_text
 from assay.config.nearest import nearest_keys
 from assay.config.origins import origin_of
 from assay.config.resolving import AlreadyReported, resolved
@@ -20,6 +19,7 @@ from assay.config.schema_keys import (
     union_members,
 )
 from assay.errors import ConfigError, nearest_names
+from assay.runtime.masking import MASK, is_secret, masked_text
 
 __all__ = ["check", "find_faults", "raise_faults"]
 

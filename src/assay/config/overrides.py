@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from assay.config.masking import masked_text
 from assay.config.nearest import nearest_keys
 from assay.config.origins import Origins
+from assay.runtime.masking import masked_text
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig

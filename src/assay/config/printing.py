@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from os import PathLike, fspath
 from typing import Any
 
-from assay.config.masking import masked
+from assay.runtime.masking import masked
 
 __all__ = ["print_cfg", "to_plain"]
 

@@ -17,6 +17,7 @@ from assay.report.results_knn import KNNResults, read_knn
 from assay.report.results_low_shot import LowShotResults, read_low_shot
 from assay.report.run_page import PageLimits, build_run_page
 from assay.report.thumbnails import Thumbnails
+from assay.report.time_units import format_ms
 from assay.report.wording import (
     format_bytes,
     format_count,
@@ -120,6 +121,7 @@ def _environment() -> Environment:
         count=format_count,
         difference=format_difference,
         duration=format_duration,
+        ms=format_ms,
         number=format_number,
         score=format_score,
         signed=format_signed,

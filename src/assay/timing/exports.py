@@ -10,12 +10,13 @@ from dataclasses import asdict
 from os import PathLike
 from typing import Any
 
-from assay._atomic import write_json, write_text
+from assay._atomic import write_text
 from assay.timing.chrome_trace import Trace, trace_to_dict
 from assay.timing.durations import Bin, Statistics
 from assay.timing.summary import Measurement, OneTime, Summary
 
 __all__ = [
+    "json_text",
     "summary_from_dict",
     "summary_to_csv",
     "summary_to_dict",
@@ -93,7 +94,7 @@ def write_summary_json(summary: Summary, path: str | PathLike[str]) -> None:
     Raises:
         OutputError: it cannot be written.
     """
-    write_json(path, summary_to_dict(summary))
+    write_text(path, json_text(summary_to_dict(summary), indent=2))
 
 
 def write_summary_csv(summary: Summary, path: str | PathLike[str]) -> None:
@@ -102,7 +103,7 @@ def write_summary_csv(summary: Summary, path: str | PathLike[str]) -> None:
     Raises:
         OutputError: it cannot be written.
     """
-    write_text(path, summary_to_csv(summary))
+    write_text(path, _encodable(summary_to_csv(summary)))
 
 
 def write_chrome_trace(trace: Trace, path: str | PathLike[str]) -> None:
@@ -111,7 +112,20 @@ def write_chrome_trace(trace: Trace, path: str | PathLike[str]) -> None:
     Raises:
         OutputError: it cannot be written.
     """
-    write_text(path, json.dumps(trace_to_dict(trace), allow_nan=False, ensure_ascii=False) + "\n")
+    write_text(path, json_text(trace_to_dict(trace)))
+
+
+def json_text(data: Any, *, indent: int | None = None) -> str:
+    """Strict JSON that can be written as UTF-8, whatever the names in ``data`` hold."""
+    return _encodable(json.dumps(data, indent=indent, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def _encodable(text: str) -> str:
+    r"""Text with ``\udcff`` in place of the half of a pair, as in file names that are not UTF-8.
+
+    In JSON that is just how it is escaped.
+    """
+    return text.encode("utf-8", errors="backslashreplace").decode("utf-8")
 
 
 def _statistics(written: Mapping[str, Any] | None) -> Statistics | None:

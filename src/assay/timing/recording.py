@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from assay.timing.cpu_usage import CpuReading
@@ -62,6 +63,7 @@ class ThreadState:
     __slots__ = (
         "covered_ns",
         "entries",
+        "first_ns",
         "forgiven",
         "iterates",
         "native_id",
@@ -71,7 +73,8 @@ class ThreadState:
         "thread",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, first_ns: int) -> None:
+        self.first_ns = first_ns  # when the thread first used the stopwatch
         self.entries: dict[str, Entry] = {}
         self.spans: set[Span] = set()  # on their way
         self.outer: Entry | Span | None = None
@@ -127,7 +130,8 @@ class ThreadState:
 class Recorder:
     """The states of all threads. Threads that ended leave their samples, and nothing else."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock_ns: Callable[[], int]) -> None:
+        self._clock_ns = clock_ns
         self.lock = threading.RLock()
         self.local: Any = threading.local()  # of each thread: its state, and the state's entries
         self._states: list[ThreadState] = []
@@ -137,7 +141,7 @@ class Recorder:
         """The state of this thread."""
         state: ThreadState | None = getattr(self.local, "state", None)
         if state is None:
-            state = self.local.state = ThreadState()
+            state = self.local.state = ThreadState(self._clock_ns())
             self.local.entries = state.entries
             with self.lock:
                 self._retire_ended()

@@ -30,7 +30,7 @@ class Sampler:
         trace_events: int,
     ) -> None:
         self.clock_ns = clock_ns
-        self.recorder = Recorder()
+        self.recorder = Recorder(clock_ns)
         self.measuring = False
         self.is_plain = False  # whether an interval needs nothing but the host's clock
         self.cpu_name: str | None = None

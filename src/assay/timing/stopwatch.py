@@ -60,6 +60,7 @@ class Stopwatch(Instrument):
         *,
         device_events: bool = False,
         trace_events: int = 0,
+        from_first_use: bool = False,
         sink: Callable[[str], object] = print,
         clock_ns: Callable[[], int] = time.perf_counter_ns,
         event_clock: EventClock | None = None,
@@ -75,6 +76,8 @@ class Stopwatch(Instrument):
             device_events: mark starts and ends on the accelerator's stream as well, without
                 waiting. The table gets a column for the time between these marks.
             trace_events: how many of the latest intervals to keep for :meth:`trace`.
+            from_first_use: the first iteration starts where its thread first uses the stopwatch,
+                not where it is enabled: for an enabling long before the loop.
             sink: takes the text of the table.
             clock_ns: a clock that never goes back, in nanoseconds.
             event_clock: replaces the accelerator of this machine.
@@ -105,7 +108,7 @@ class Stopwatch(Instrument):
             self._iterations = Durations()
             self._covered_ns = 0  # time of the iterations in which anything was measured
             self._num_finished = 0  # iterations, with the warm-up
-            self._iteration_start_ns = clock_ns()
+            self._iteration_start_ns: int | None = None if from_first_use else clock_ns()
             self._measure_from_now(self._num_warmup == 0)
 
     @switchable(notes_use=True, skip_in_compiled=True)
@@ -317,10 +320,11 @@ class Stopwatch(Instrument):
         self._plain = self._sampler.is_plain
 
     def _count_iteration(self, state: ThreadState, now: int) -> None:
-        self._iterations.add(now - self._iteration_start_ns)
+        start_ns = state.first_ns if self._iteration_start_ns is None else self._iteration_start_ns
+        self._iterations.add(now - start_ns)
         self._covered_ns += state.take_covered_ns(now)
         self._sampler.recorder.mark_iteration(state)
-        self._sampler.note(ITERATIONS_TRACK, "iteration", self._iteration_start_ns, now)
+        self._sampler.note(ITERATIONS_TRACK, "iteration", start_ns, now)
         self._sampler.drain(wait=False)
 
     def _end_of_none(self, name: str, entry: Entry | None) -> None:

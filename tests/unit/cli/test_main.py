@@ -18,7 +18,9 @@ def test_help_teaches_by_example(capsys: pytest.CaptureFixture[str]) -> None:
     assert "assay evaluate svm config=demo" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", [("evaluate",), ("evaluate", "svm"), ("env",), ("completion",)])
+@pytest.mark.parametrize(
+    "command", [("evaluate",), ("evaluate", "svm"), ("time",), ("env",), ("completion",)]
+)
 def test_every_command_has_help(
     command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -550,3 +550,18 @@ def test_timing_does_without_torch_until_it_is_needed() -> None:
         "assert not {'torch', 'psutil'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, capture_output=True)
+
+
+def test_the_first_iteration_may_start_with_the_first_use(enable: Enable, clock) -> None:
+    stopwatch = enable(from_first_use=True)
+    clock.pass_ms(500)
+    for _ in range(2):
+        with stopwatch.measure("load"):
+            clock.pass_ms(3)
+        clock.pass_ms(1)
+        stopwatch.finish_iter()
+
+    summary = stopwatch.summary()
+    assert summary.iteration is not None
+    assert (summary.iteration.total_ms, summary.iteration.max_ms) == (8, 4)
+    assert summary.unaccounted_ms == 2

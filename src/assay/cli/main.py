@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import signal
 import sys
@@ -20,6 +21,7 @@ from assay.cli.env import env
 from assay.cli.evaluate import evaluate
 from assay.cli.time import time
 from assay.errors import AssayError, AssayWarning, ConfigError
+from assay.runtime.signals import Terminated
 
 __all__ = ["cli", "main"]
 
@@ -69,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Errors that assay raises on purpose become one message on stderr; anything else is a defect of
     ours and keeps its traceback.
     """
-    with _own_handlers():
+    with _own_handlers(), _any_text_can_be_printed():
         program = _run(arguments)
     program()  # somebody else's: it runs, and may fail, without anything of ours around it
 
@@ -111,8 +113,25 @@ def _own_handlers() -> Iterator[None]:
         warnings.showwarning = showwarning
 
 
+@contextlib.contextmanager
+def _any_text_can_be_printed() -> Iterator[None]:
+    """Where the locale has no ``ü``, a name with one is no reason to fail: it prints as ``?``."""
+    stream = sys.stdout  # None where it is closed; stderr never fails so
+    if not isinstance(stream, io.TextIOWrapper):
+        yield
+        return
+    errors = stream.errors
+    stream.reconfigure(errors="replace")
+    try:
+        yield
+    finally:
+        if not stream.closed:
+            stream.reconfigure(errors=errors)
+
+
 def _say(message: str) -> None:
-    click.echo(click.style(message, fg="red" if sys.stderr.isatty() else None), err=True)
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()  # None: it is closed
+    click.echo(click.style(message, fg="red" if is_terminal else None), err=True)
 
 
 def _show_warning(
@@ -131,4 +150,4 @@ def _show_warning(
 
 
 def _on_sigterm(_signal: int, _frame: FrameType | None) -> None:
-    raise SystemExit(EXIT_TERMINATED)
+    raise Terminated(EXIT_TERMINATED)

@@ -24,6 +24,10 @@ __all__ = [
 ]
 
 
+def _shown(number: float) -> str:
+    return f"{number:g}" if isinstance(number, float) else str(number)
+
+
 @runtime_checkable
 class Rule(Protocol):
     """A limit on values of a type.
@@ -74,8 +78,8 @@ class Within:
 
     def describe(self, noun: str) -> str:
         if self.open:
-            return f"{noun} above {self.minimum} and below {self.maximum}"
-        return f"{noun} from {self.minimum} to {self.maximum}"
+            return f"{noun} above {_shown(self.minimum)} and below {_shown(self.maximum)}"
+        return f"{noun} from {_shown(self.minimum)} to {_shown(self.maximum)}"
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from assay.config.rules import (
-    Above,
     AtLeast,
     FilePath,
-    Finite,
     Length,
     MinusOneOrAtLeast,
     NotEmpty,
@@ -19,7 +17,7 @@ from assay.config.rules import (
 __all__ = ["Data", "Extract", "Transform"]
 
 Source = Literal["auto", "digits", "disk_filelist", "disk_folder", "npy", "voc"]
-Size = Annotated[int, AtLeast(1)]
+Size = Annotated[int, Within(1, 16_384)]
 
 
 @dataclass(frozen=True)
@@ -63,8 +61,8 @@ class Transform:
     RESIZE: Size | Annotated[list[Size], Length(2)] | None
     CROP: Size | Annotated[list[Size], Length(2)] | Literal["none"] | None
     INTERPOLATION: Literal["nearest", "bilinear", "bicubic", "lanczos"] | None
-    MEAN: Annotated[list[Annotated[float, Finite()]], Length(3)] | None
-    STD: Annotated[list[Annotated[float, Above(0), Finite()]], Length(3)] | None
+    MEAN: Annotated[list[Annotated[float, Within(-1e6, 1e6)]], Length(3)] | None
+    STD: Annotated[list[Annotated[float, Within(1e-6, 1e6)]], Length(3)] | None
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from assay.config.rules import Above, AtLeast, FilePath, Finite, Length, NotEmpty, Pattern
+from assay.config.rules import Above, AtLeast, FilePath, Finite, Length, NotEmpty, Pattern, Within
 
 __all__ = ["ImageRetrieval", "NearestNeighbor", "Svm"]
 
@@ -21,9 +22,13 @@ _UNSOLVED = {
 }
 
 
+LEAST_COST, MOST_COST = 1e-12, 1e12  # beyond, an SVM is a constant or all rounding
+MOST_POWERS = 1000
+
+
 @dataclass(frozen=True)
 class SvmCosts:
-    costs_list: list[Annotated[float, Above(0), Finite()]]
+    costs_list: list[Annotated[float, Within(LEAST_COST, MOST_COST)]]
     base: Annotated[float, Finite()]
     power_range: Annotated[list[int], Length(2)]
 
@@ -36,11 +41,27 @@ class SvmCosts:
                 f"[{first}, {end}] is empty; give [FIRST, END] with END above FIRST, "
                 f"or a base of at most 0, which adds no powers",
             )
+        elif section["base"] > 0 and end - first > MOST_POWERS:
+            yield (("power_range",), f"{end - first} costs are more than {MOST_POWERS}")
+        elif section["base"] > 0 and not _powers_within(section["base"], first, end - 1):
+            yield (
+                ("power_range", "base"),
+                f"base {section['base']:g} to the powers of [{first}, {end}] leaves the range of "
+                f"costs, {LEAST_COST:g} to {MOST_COST:g}",
+            )
         if section["base"] <= 0 and not section["costs_list"]:
             yield (
                 ("costs_list", "base"),
                 "no cost is left to try; list some, or give a base above 0",
             )
+
+
+def _powers_within(base: float, first: int, last: int) -> bool:
+    """Whether ``base**first`` and ``base**last`` are costs. (Logarithms do not overflow.)"""
+    logarithm = math.log(base)
+    ends = (first * logarithm, last * logarithm)
+    slack = 1e-9  # for 10**12 itself
+    return math.log(LEAST_COST) - slack <= min(ends) and max(ends) <= math.log(MOST_COST) + slack
 
 
 @dataclass(frozen=True)

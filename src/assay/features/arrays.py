@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from assay._optional import require
 from assay.errors import DataError, ImageError
 from assay.features.image_set import ImageSet
 from assay.features.images import printable, to_rgb
+from assay.features.npy_reading import map_npy
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -124,10 +124,10 @@ def map_array(path: Path) -> npt.NDArray[Any]:
         DataError: the file is missing, broken, of another kind, or holds objects.
     """
     try:
-        return np.lib.format.open_memmap(path, mode="r")
+        return map_npy(path)
     except OSError as error:
         raise DataError(f"{path}: cannot read: {error.strerror or error}.") from error
-    except (ValueError, SyntaxError, TypeError, EOFError, tokenize.TokenError) as error:
+    except ValueError as error:
         raise DataError(
             f"{path}: not a whole .npy file of numbers: {error}. Write it with numpy.save."
         ) from error
@@ -206,7 +206,10 @@ def _find_labels(file: Path) -> Path:
     if len(found) == 1:
         return found[0]
     what = "no targets beside it" if not found else "two files of targets beside it"
-    raise DataError(f"{file}: {what} ({' or '.join(names)}). Name them: config.DATA.*.LABEL_PATHS")
+    raise DataError(
+        f"{file}: {what} ({' or '.join(names)}). Name them by --train-labels or --test-labels FILE "
+        "(config.DATA.TRAIN.LABEL_PATHS, config.DATA.TEST.LABEL_PATHS)."
+    )
 
 
 def _to_image(pixels: npt.NDArray[Any], where: str) -> Image.Image:

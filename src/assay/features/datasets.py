@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import warnings
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from assay.features.arrays import Digits, NpyImages, map_array
 from assay.features.file_list import FileList
 from assay.features.folder import ImageFolder, listed
 from assay.features.image_set import Concat, FileImages, ImageSet, Subset
-from assay.features.images import BadImage, raise_bad_images
+from assay.features.images import BadImage, printable, raise_bad_images
 from assay.features.splitting import limit_images, split_images
 from assay.features.voc import VocImages, find_voc_trees
 
@@ -220,8 +221,18 @@ def _with_same_classes(parts: Sequence[ImageSet]) -> list[ImageSet]:
 
 def _existing(place: str) -> Path:
     path = Path(place).expanduser()
-    if place and path.exists():
-        return path
+    try:
+        if place:
+            path.stat()
+            return path
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # no file can have such a name
+        if path.is_symlink():
+            target = printable(os.fspath(path.readlink()))
+            raise DataError(f"{place}: a link to {target}, which is not there.") from None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise DataError(f"{place}: a link that leads to itself, not to a folder.") from error
+        raise DataError(f"{place}: cannot be opened: {error.strerror}.") from error
     beside = path.parent
     known = [entry.name for entry in listed(beside)] if beside.is_dir() else []
     raise DataError(

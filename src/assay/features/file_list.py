@@ -18,6 +18,7 @@ from assay.errors import DataError
 from assay.features.arrays import is_class_id, map_array, numbered_classes, read_targets
 from assay.features.image_set import FileImages
 from assay.features.images import printable
+from assay.features.regular_file import read_regular
 
 __all__ = ["FileList", "ListedImage", "parse_file_list"]
 
@@ -101,7 +102,8 @@ def parse_file_list(text: str, suffix: str = ".txt", where: str = "list") -> lis
         if not entry.path or (not entry.labels and not multi_label):
             raise DataError(
                 f"{where}, line {entry.line}: expected a path and a label, such as 'cat.jpg 3', "
-                f"and found {printable(' '.join((entry.path, *entry.labels)))!r}."
+                f"and found {printable(' '.join((entry.path, *entry.labels)))!r}. The labels of a "
+                "list of paths alone are given by --train-labels or --test-labels FILE."
             )
     return entries
 
@@ -215,7 +217,7 @@ def _read_paths(file: Path) -> list[str]:
 def _read_text(file: Path) -> str:
     """The text of a list. Names in other encodings than UTF-8 survive as surrogate escapes."""
     try:
-        data = file.read_bytes()
+        data = read_regular(file)
     except OSError as error:
         raise DataError(f"{file}: cannot read: {error.strerror}.") from error
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):

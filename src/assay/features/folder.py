@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import warnings
 from collections.abc import Iterator
@@ -40,8 +41,8 @@ class ImageFolder(FileImages):
         """
         folder = Path(root)
         entries = listed(folder)
-        classes = [entry for entry in entries if entry.is_dir()]
-        loose = [entry.name for entry in entries if not entry.is_dir() and _is_image(entry)]
+        classes = [entry for entry in entries if _is_folder(entry)]
+        loose = [entry.name for entry in entries if not _is_folder(entry) and _is_image(entry)]
         if not classes:
             raise DataError(_no_class_folder(folder, loose))
         if loose:
@@ -101,10 +102,24 @@ def _images_below(folder: Path, above: frozenset[str]) -> Iterator[Path]:
     if real in above:
         return
     for entry in listed(folder):
-        if entry.is_dir():
+        if _is_folder(entry):
             yield from _images_below(Path(entry.path), above | {real})
         elif _is_image(entry):  # a dangling link too: it is named when it cannot be read
             yield Path(entry.path)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a folder, or a link to one; a link that leads to itself is none.
+
+    Raises:
+        DataError: that cannot be told, and it is no image by its suffix.
+    """
+    try:
+        return entry.is_dir()
+    except OSError as error:
+        if error.errno == errno.ELOOP or _is_image(entry):
+            return False
+        raise DataError(f"{entry.path}: cannot be looked at: {error.strerror}.") from error
 
 
 def _no_class_folder(folder: Path, loose: list[str]) -> str:

@@ -77,8 +77,11 @@ def _acquire(path: Path, purpose: str) -> int:
             )
             return handle
         if _is_still(path, handle):
-            os.ftruncate(handle, 0)
-            os.write(handle, json.dumps(_this_process()).encode())
+            try:
+                os.ftruncate(handle, 0)
+                os.write(handle, json.dumps(_this_process()).encode())
+            except OSError:  # a full disk; it only lacks the words for who holds it
+                os.ftruncate(handle, 0)
             return handle
         os.close(handle)  # its last holder removed the file between our opening and locking it
 

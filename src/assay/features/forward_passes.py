@@ -30,11 +30,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from assay.errors import ConfigError
+from assay.errors import ConfigError, ModelError
 from assay.features.extract_options import Precision
 from assay.features.image_batches import ImageBatch
 from assay.features.layer_spec import LayerSpec
 from assay.features.layer_taps import LayerTaps
+from assay.runtime.signals import Terminated
 
 __all__ = [
     "Features",
@@ -108,10 +109,11 @@ def frozen_forward(
     block, operations on a CPU have one thread each.
 
     Raises:
-        ModelError: a layer is not there, or gives nothing that can be pooled (when called).
+        ModelError: the module cannot be copied; a layer is not there, or gives nothing that can be
+            pooled (when called).
     """
     memory_format = torch.channels_last if channels_last else torch.contiguous_format
-    frozen = copy.deepcopy(module).eval()
+    frozen = _copy(module).eval()
     frozen = frozen.to(device=device, memory_format=memory_format)  # type: ignore[call-overload]
     with LayerTaps(frozen, specs) as taps, _one_thread_per_operation(device):
 
@@ -164,6 +166,19 @@ def run_passes(
             yield head()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _copy(module: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(module)
+    except Terminated:
+        raise
+    except (Exception, SystemExit) as error:  # the user's code: anything may come
+        raise ModelError(
+            f"The model cannot be copied by copy.deepcopy, which keeps the one that was given as "
+            f"it is: {type(error).__name__}: {error}. Keep locks, files and tensors with a "
+            f"gradient history out of its attributes, or give it a __deepcopy__."
+        ) from error
 
 
 def _passes(pixels: Tensor, device: torch.device, batch_size: int) -> list[Tensor]:

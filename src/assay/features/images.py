@@ -8,7 +8,6 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy.typing as npt
 
 from assay._optional import require
 from assay.errors import ImageError
+from assay.features.regular_file import open_regular
 
 require("PIL.Image", extra="evaluate", purpose="read images")
 from PIL import ExifTags, Image, UnidentifiedImageError  # noqa: E402
@@ -78,8 +78,8 @@ def read_image(source: str | os.PathLike[str] | bytes, name: str | None = None) 
         name: what an error calls it; by default its path.
 
     Raises:
-        ImageError: missing, empty, not an image, truncated, corrupt, or with more pixels than
-            ``PIL.Image.MAX_IMAGE_PIXELS``, where Pillow itself only warns.
+        ImageError: missing, not a regular file, empty, not an image, truncated, corrupt, or with
+            more pixels than ``PIL.Image.MAX_IMAGE_PIXELS``, where Pillow itself only warns.
     """
     if name is None:
         name = "image data" if isinstance(source, bytes) else os.fspath(source)
@@ -147,7 +147,7 @@ def printable(name: str) -> str:
 
 
 def _open(source: str | os.PathLike[str] | bytes) -> IO[bytes]:
-    return io.BytesIO(source) if isinstance(source, bytes) else Path(source).open("rb")
+    return io.BytesIO(source) if isinstance(source, bytes) else open_regular(source)
 
 
 def _refuse_untrusted(image: Image.Image) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from assay.errors import AssayError, ModelError
 from assay.features.layer_spec import LayerSpec
 from assay.features.models import find_layers
+from assay.runtime.signals import Terminated
 
 __all__ = ["LayerTaps", "pool_output"]
 
@@ -70,16 +71,9 @@ class LayerTaps:
         self._outputs.pooled = pooled
         try:
             self._module(pixels)
-        except AssayError:
+        except (AssayError, Terminated):
             raise
-        except (
-            ArithmeticError,
-            AssertionError,
-            LookupError,
-            RuntimeError,
-            TypeError,
-            ValueError,
-        ) as error:
+        except (Exception, SystemExit) as error:  # the user's code: anything may come
             raise ModelError(
                 f"The model fails on a batch of {len(pixels)} images of {pixels.shape[2]} x "
                 f"{pixels.shape[3]} pixels: {type(error).__name__}: {error}. If it wants another "
@@ -119,7 +113,8 @@ def pool_output(output: Any, spec: LayerSpec) -> Tensor:
     Of a tuple, list or dict it is the first tensor, found depth first.
 
     Raises:
-        ModelError: there is no tensor, it is complex, or ``spec.pool`` does not apply to its shape.
+        ModelError: there is no tensor, it is complex, sparse or ragged, or ``spec.pool`` does not
+            apply to its shape.
     """
     tensor = next(_tensors(output), None)
     if tensor is None:
@@ -128,6 +123,12 @@ def pool_output(output: Any, spec: LayerSpec) -> Tensor:
         )
     if tensor.is_complex():
         raise ModelError(f"Layer {spec.name!r} gives complex numbers. Name another layer.")
+    if tensor.layout != torch.strided or tensor.is_nested or tensor.is_meta:
+        kind = "ragged" if tensor.is_nested else "empty" if tensor.is_meta else "sparse"
+        raise ModelError(
+            f"Layer {spec.name!r} gives a {kind} tensor, and features are dense. Name another "
+            f"layer, or have the model call to_dense() on it."
+        )
     if tensor.ndim < 2 or (tensor.ndim > 2 and spec.pool == "none"):
         raise _does_not_apply(tensor, spec, "vectors (N, C)")
     with torch.autocast(tensor.device.type, enabled=False):

@@ -14,6 +14,7 @@ from torch import nn
 
 from assay.errors import ModelError, nearest_names
 from assay.features.transforms import ImageTransform
+from assay.runtime.signals import Terminated
 
 __all__ = ["call_factory"]
 
@@ -48,6 +49,8 @@ def call_factory(target: str) -> tuple[nn.Module, ImageTransform | None]:
 def _import(name: str, module_name: str) -> Any:
     try:
         return importlib.import_module(module_name)
+    except Terminated:
+        raise
     except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and f"{module_name}.".startswith(f"{missing}."):
@@ -75,6 +78,8 @@ def _call(name: str, factory: Any) -> Any:
         raise ModelError(f"{name}: is a {type(factory).__name__}, not a callable or a module.")
     try:
         return factory()
+    except Terminated:
+        raise
     except (Exception, SystemExit) as error:
         raise ModelError(f"{name}: the factory failed: {_told(error)}") from error
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,10 +18,12 @@ from assay.checkpoint.load import LoadReport, StateDictFile, load_weights, read_
 from assay.errors import ModelError, nearest_names
 from assay.features.model_sources import build_model, model_names
 from assay.features.transforms import ImageTransform
+from assay.runtime.signals import Terminated
 
 __all__ = [
     "VisionModel",
     "find_layers",
+    "layer_outline",
     "list_layers",
     "load_model",
     "model_names",
@@ -74,8 +77,8 @@ def load_model(
     transform = built.transform.override(
         resize=resize, crop=crop, interpolation=interpolation, mean=mean, std=std
     )
-    _refuse_missing_values(name, built.module)
-    module = built.module.cpu().float().eval().requires_grad_(False)
+    _refuse_unusable_weights(name, built.module)
+    module = _frozen(name, built.module)
     if weights is None or weights == "random":
         origin = weights or built.weights
     else:
@@ -108,8 +111,9 @@ def find_layers(module: nn.Module, names: Sequence[str]) -> dict[str, nn.Module]
     """The sub-modules of these names, in this order.
 
     Raises:
-        ModelError: a name is no sub-module, or one that has no output of its own; all such names
-            are in the one error, with the nearest that would do.
+        ModelError: a name is no sub-module, one that has no output of its own, or one within a
+            compiled (TorchScript) part; all such names are in the one error, with the nearest that
+            would do.
     """
     layers = {name: m for name, m in module.named_modules(remove_duplicate=False) if name}
     known = list_layers(module)
@@ -120,12 +124,25 @@ def find_layers(module: nn.Module, names: Sequence[str]) -> dict[str, nn.Module]
         elif name not in known:
             held = ", ".join(_children(name, layers[name])) or "none"
             faults.append(f"{name!r} has no output of its own; name a layer that it holds: {held}.")
+        elif script := _compiled_around(layers | {"": module}, name):
+            faults.append(
+                f"{name!r} lies within {script}, which is TorchScript: nothing can be seen of what "
+                f"its layers give. Give the model as it was before torch.jit."
+            )
     if faults:
-        outline = _outline(module)
-        more = ", ..." if len(outline) > _LAYERS_SHOWN else ""
-        faults.append(f"The layers are {', '.join(outline[:_LAYERS_SHOWN])}{more}.")
+        faults.append(f"The layers are {layer_outline(module)}.")
         raise ModelError("\n".join(faults))
     return {name: layers[name] for name in names}
+
+
+def layer_outline(module: nn.Module, shown: int = _LAYERS_SHOWN) -> str:
+    """The names of the first ``shown`` layers at the top of a model, separated by commas.
+
+    In place of a plain list of layers, or where one layer wraps all others, what it holds.
+    """
+    outline = _outline(module)
+    more = ", ..." if len(outline) > shown else ""
+    return f"{', '.join(outline[:shown])}{more}" if outline else "none"
 
 
 def weights_digest(module: nn.Module) -> str:
@@ -135,9 +152,10 @@ def weights_digest(module: nn.Module) -> str:
     memory layout do not.
 
     Raises:
-        ModelError: a tensor has no values yet (on the meta device, or of a lazy module).
+        ModelError: a tensor has no values yet (on the meta device, or of a lazy module), or is
+            sparse.
     """
-    _refuse_missing_values(type(module).__name__, module)
+    _refuse_unusable_weights(type(module).__name__, module)
     tensors = _weights(module)
     digest = hashlib.sha256()
     for name in sorted(tensors):
@@ -149,13 +167,33 @@ def weights_digest(module: nn.Module) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
+def _frozen(name: str, module: nn.Module) -> nn.Module:
+    if isinstance(module, torch.jit.ScriptModule):
+        raise ModelError(
+            f"{name}: is TorchScript: nothing can be seen of what its layers give. Give the model "
+            f"as it was before torch.jit."
+        )
+    try:
+        return module.cpu().float().eval().requires_grad_(False)
+    except Terminated:
+        raise
+    except (Exception, SystemExit) as error:  # the user's code: anything may come
+        raise ModelError(
+            f"{name}: cannot be frozen in float32 on the CPU: {type(error).__name__}: {error}."
+        ) from error
+
+
 def _weights(module: nn.Module) -> dict[str, Tensor]:
     parameters = module.named_parameters(remove_duplicate=False)
     return {**dict(parameters), **dict(module.named_buffers(remove_duplicate=False))}
 
 
-def _refuse_missing_values(name: str, module: nn.Module) -> None:
+def _refuse_unusable_weights(name: str, module: nn.Module) -> None:
     for tensor_name, tensor in _weights(module).items():
+        if tensor.layout != torch.strided or tensor.is_nested:
+            raise ModelError(
+                f"{name}: {tensor_name} is sparse or ragged. Give a model whose weights are dense."
+            )
         if is_lazy(tensor) or tensor.is_meta:
             raise ModelError(
                 f"{name}: {tensor_name} has no values yet. Give a model whose weights are "
@@ -168,6 +206,16 @@ def _origin(path: Path, file: StateDictFile, report: LoadReport) -> str:
     which = f" [{file.key}]" if file.other_keys and file.key else ""
     head = "" if report.head_loaded else f" (classifier {report.head} random)"
     return f"{path.name}{which}{head}"
+
+
+def _compiled_around(modules: Mapping[str, nn.Module], name: str) -> str:
+    """The part of the model that is TorchScript and holds this layer, for people; or ""."""
+    parts = name.split(".")
+    for depth in range(len(parts)):
+        holder = ".".join(parts[:depth])
+        if isinstance(modules[holder], torch.jit.ScriptModule):
+            return repr(holder) if holder else "the model"
+    return ""
 
 
 def _outline(module: nn.Module) -> list[str]:
@@ -184,7 +232,8 @@ def _outline(module: nn.Module) -> list[str]:
 
 def _has_output(module: nn.Module) -> bool:
     """Whether it can be called; an ``nn.ModuleList`` cannot, a subclass with a forward can."""
-    return type(module).forward is not nn.Module.forward
+    # Static: TorchScript's forward is a descriptor that fails on a class.
+    return inspect.getattr_static(type(module), "forward") is not nn.Module.forward
 
 
 def _children(name: str, module: nn.Module) -> list[str]:

@@ -1,23 +1,25 @@
-"""Memory-mapped ``.npy`` files: made with their room reserved, cut to size, checked."""
+"""Memory-mapped ``.npy`` files of our own: made with their room reserved, cut to size, checked."""
 
 from __future__ import annotations
 
 import errno
+import io
 import os
+import struct
 import zlib
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from assay._atomic import explain_os_errors
+from assay.features.npy_reading import MappedArray, map_npy
 
-__all__ = ["MappedArray", "array_crc32", "create_npy", "map_npy", "resize_npy"]
-
-MappedArray: TypeAlias = "np.memmap[Any, np.dtype[Any]]"
+__all__ = ["array_crc32", "create_npy", "resize_npy"]
 
 _CHUNK_BYTES = 1 << 24
+_MAGIC_BYTES, _LENGTH_END = 8, 10  # of a header of version 1.0: then its length ends, then its text
 _CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 
@@ -31,23 +33,13 @@ def create_npy(path: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Mapp
         OutputError: the disk or the quota is full, or the folder is not writable.
     """
     with explain_os_errors(path):
-        array: MappedArray = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), shape)
         try:
+            array: MappedArray = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), shape)
             _reserve(path)
         except OSError:
-            path.unlink()
+            if path.is_file():
+                path.unlink()
             raise
-    return array
-
-
-def map_npy(path: Path, mode: str = "r") -> MappedArray:
-    """The array in a file, mapped.
-
-    Raises:
-        OSError: it cannot be opened.
-        ValueError: it is no ``.npy`` file, it is shorter than its header says, or it holds objects.
-    """
-    array: MappedArray = np.lib.format.open_memmap(path, mode)
     return array
 
 
@@ -58,16 +50,15 @@ def resize_npy(path: Path, length: int) -> None:
 
     Raises:
         OutputError: the disk is full, or the file cannot be written.
+        ValueError: it is no ``.npy`` file, or its header has no room for the length.
     """
     array = map_npy(path)
-    header = {"descr": array.dtype.str, "fortran_order": False, "shape": (length, *array.shape[1:])}
     offset, row_bytes = array.offset, array.dtype.itemsize * int(np.prod(array.shape[1:]))
+    header = _header_of((length, *array.shape[1:]), array.dtype, offset)
     del array
     with explain_os_errors(path):
         with path.open("r+b") as file:
-            np.lib.format.write_array_header_1_0(file, header)
-            # NumPy pads headers so that the first dimension can grow in place.
-            assert file.tell() == offset, f"{path}: the header changed its length"
+            file.write(header)
             file.truncate(offset + length * row_bytes)
         _reserve(path)
 
@@ -80,6 +71,18 @@ def array_crc32(array: npt.NDArray[Any], value: int = 0) -> int:
         chunk = np.ascontiguousarray(flat[start : start + step])
         value = zlib.crc32(chunk.view(np.uint8).data, value)
     return value
+
+
+def _header_of(shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> bytes:
+    """The header of a C-ordered array, filled up with spaces to ``size`` bytes."""
+    stream = io.BytesIO()
+    fields = {"descr": dtype.str, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(stream, fields)
+    magic, text = stream.getvalue()[:_MAGIC_BYTES], stream.getvalue()[_LENGTH_END:].rstrip()
+    room = size - _LENGTH_END - 1
+    if not len(text) <= room < 1 << 16:
+        raise ValueError(f"a header of {size} bytes has no room for an array of shape {shape}")
+    return magic + struct.pack("<H", room + 1) + text.ljust(room) + b"\n"
 
 
 def _reserve(path: Path) -> None:

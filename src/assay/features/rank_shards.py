@@ -78,11 +78,8 @@ def find_whole(request: ShardRequest) -> Manifest | None:
         ShardError: the manifest cannot be read.
     """
     manifest = read_manifest(record_path(request.folder, request.rank, request.split, Manifest))
-    if manifest is None or (manifest.fingerprint, manifest.rank, manifest.world_size) != (
-        request.fingerprint,
-        request.rank,
-        request.world_size,
-    ):
+    same = ("fingerprint", "rank", "world_size", "num_images")
+    if manifest is None or any(getattr(manifest, n) != getattr(request, n) for n in same):
         return None
     layers = [manifest.layer(spec.name) for spec in request.specs]
     for spec, layer in zip(request.specs, layers, strict=True):
@@ -219,7 +216,7 @@ class RankShards:
         """The state that an earlier process left, its files opened; None if it does not fit."""
         request = self._request
         earlier = read_progress(record_path(request.folder, request.rank, request.split, Progress))
-        if earlier is None or not earlier.rows:
+        if earlier is None or not earlier.rows or earlier.done > len(request.share):
             return None
         blank = self._progress(earlier.done, earlier.skipped)
         same_request = all(

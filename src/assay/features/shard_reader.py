@@ -18,11 +18,12 @@ from assay.features.manifest import (
     Progress,
     find_records,
     list_shards,
+    listed_name,
     read_manifest,
     read_progress,
     shard_path,
 )
-from assay.features.npy_files import MappedArray, map_npy
+from assay.features.npy_reading import MappedArray, map_npy
 
 __all__ = ["FoundShards", "Shard", "read_shards"]
 
@@ -66,13 +67,13 @@ def read_shards(
     _refuse_unfinished(folder, split)
     there = list_shards(folder, split)
     manifests = _read_manifests(folder, split, layer)
-    if layer not in there and not manifests:
+    if listed_name(layer) not in there and not manifests:
         known = ", ".join(sorted(there)) or "none"
         raise ShardError(
             f"{folder}: no shards of layer {layer!r} of split {split!r}."
             f"{nearest_names(layer, there)} Layers with shards there: {known}."
         )
-    ranks = there.get(layer, {})
+    ranks = there.get(listed_name(layer), {})
     if manifests:
         world_size = manifests[0].world_size
         if num_images not in (None, manifests[0].num_images):

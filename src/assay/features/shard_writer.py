@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from assay._atomic import atomic_path, commit, explain_os_errors
-from assay.errors import ModelError, OutputError
+from assay.errors import ModelError, OutputError, ShardError
 from assay.features.layer_spec import LayerSpec
 from assay.features.manifest import (
     KINDS,
@@ -19,12 +19,14 @@ from assay.features.manifest import (
     Manifest,
     Progress,
     find_records,
+    list_rank_files,
     read_manifest,
     read_progress,
     record_path,
     shard_path,
 )
-from assay.features.npy_files import MappedArray, array_crc32, create_npy, map_npy, resize_npy
+from assay.features.npy_files import array_crc32, create_npy, resize_npy
+from assay.features.npy_reading import MappedArray, map_npy
 
 __all__ = ["FeatureFile", "is_whole", "refuse_foreign_files", "remove_ranks", "write_array"]
 
@@ -109,7 +111,10 @@ class FeatureFile:
             return False
         if len(array) != self.capacity:  # it was cut already
             del array
-            resize_npy(self.partial, self.capacity)
+            try:
+                resize_npy(self.partial, self.capacity)
+            except ValueError:  # its header, which another program wrote, cannot grow
+                return False
         self._array = map_npy(self.partial, "r+")
         self.rows, self.crc32 = rows.shape[0], rows.crc32
         self.non_finite_rows = record.non_finite_rows
@@ -129,8 +134,14 @@ def is_whole(path: Path, record: FileRecord) -> bool:
     return array is not None and array.shape == record.shape and _begins_with(array, record)
 
 
-def remove_ranks(folder: Path, split: str, ranks: range) -> None:
+def remove_ranks(
+    folder: Path, split: str, ranks: range, *, unreadable: Literal["refuse", "remove"] = "refuse"
+) -> None:
     """Remove shards and records of these ranks; of shards, only those that a record names.
+
+    Args:
+        unreadable: whether a record that cannot be read is an error, or goes too; with it go all
+            shards that have their names by its rank and split.
 
     Raises:
         OutputError: a file cannot be removed.
@@ -139,7 +150,7 @@ def remove_ranks(folder: Path, split: str, ranks: range) -> None:
     known = {*find_records(folder, split, Manifest), *find_records(folder, split, Progress)}
     for rank in known:
         if rank in ranks:
-            _remove_rank(folder, split, rank)
+            _remove_rank(folder, split, rank, unreadable)
 
 
 def refuse_foreign_files(paths: list[Path]) -> None:
@@ -156,20 +167,29 @@ def refuse_foreign_files(paths: list[Path]) -> None:
             )
 
 
-def _remove_rank(folder: Path, split: str, rank: int) -> None:
+def _remove_rank(
+    folder: Path, split: str, rank: int, unreadable: Literal["refuse", "remove"]
+) -> None:
     """Records go last, so that a kill leaves no file that is not known as ours."""
     manifest_path = record_path(folder, rank, split, Manifest)
     progress_path = record_path(folder, rank, split, Progress)
-    manifest, progress = read_manifest(manifest_path), read_progress(progress_path)
-    layers = [*(manifest.layers if manifest else ()), *(progress.layers if progress else ())]
+    try:
+        manifest, progress = read_manifest(manifest_path), read_progress(progress_path)
+    except ShardError:
+        if unreadable == "refuse":
+            raise
+        paths = list_rank_files(folder, rank, split)
+    else:
+        layers = [*(manifest.layers if manifest else ()), *(progress.layers if progress else ())]
+        finals = [
+            shard_path(folder, rank, split, layer.spec.name, kind)
+            for layer in layers
+            for kind in KINDS
+        ]
+        paths = [*finals, *map(_partial, finals)]
     with explain_os_errors(folder):
-        for layer in layers:
-            for kind in KINDS:
-                path = shard_path(folder, rank, split, layer.spec.name, kind)
-                path.unlink(missing_ok=True)
-                _partial(path).unlink(missing_ok=True)
-        manifest_path.unlink(missing_ok=True)
-        progress_path.unlink(missing_ok=True)
+        for path in [*paths, manifest_path, progress_path]:
+            path.unlink(missing_ok=True)
 
 
 def _partial(path: Path) -> Path:

@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from assay._atomic import atomic_path
 from assay.errors import ShardError
-from assay.features.npy_files import create_npy, map_npy
+from assay.features.npy_files import create_npy
+from assay.features.npy_reading import map_npy
 from assay.features.shard_reader import FoundShards, Shard, read_shards
 
 __all__ = ["FeatureSet", "merge_features", "merge_shards"]

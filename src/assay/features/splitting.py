@@ -39,7 +39,7 @@ def split_images(images: ImageSet, test_fraction: float, seed: int) -> tuple[Sub
         test = _choose_multi_label(images.targets, wanted, _generator(seed))
     else:
         counts = _class_counts(images)
-        at_least, at_most = np.minimum(counts // 2, 1), np.maximum(counts - 1, 0)
+        at_least, at_most = np.minimum(counts // 2, 1), counts - 1
         test = _choose_per_class(images, _apportion(counts, wanted, at_least, at_most), seed)
     train = np.setdiff1d(np.arange(len(images)), test)
     for part, indices in (("training", train), ("test", test)):
@@ -71,14 +71,14 @@ def limit_images(images: ImageSet, limit: int, seed: int) -> ImageSet:
         chosen = _choose_multi_label(images.targets, limit, _generator(seed))
     else:
         counts = _class_counts(images)
-        enough = limit >= np.count_nonzero(counts)
-        at_least = np.minimum(counts, 1) if enough else np.zeros_like(counts)
+        at_least = np.ones_like(counts) if limit >= len(counts) else np.zeros_like(counts)
         chosen = _choose_per_class(images, _apportion(counts, limit, at_least, counts), seed)
     return Subset(images, chosen)
 
 
 def _class_counts(images: ImageSet) -> Indices:
-    return np.bincount(images.targets[:, 0], minlength=len(images.class_names)).astype(np.int64)
+    """(C,) images of each class that has any, in the order of the class ids."""
+    return np.unique(images.targets[:, 0], return_counts=True)[1].astype(np.int64)
 
 
 def _apportion(counts: Indices, wanted: int, at_least: Indices, at_most: Indices) -> Indices:
@@ -100,12 +100,12 @@ def _apportion(counts: Indices, wanted: int, at_least: Indices, at_most: Indices
 
 
 def _choose_per_class(images: ImageSet, shares: Indices, seed: int) -> Indices:
-    """Sorted indices of ``shares[c]`` images of each class ``c``."""
-    by_class = np.argsort(images.targets[:, 0], kind="stable")
-    ends = np.cumsum(_class_counts(images))
+    """Sorted indices of ``shares[c]`` images of each class that has any, in their order."""
+    class_ids, counts = np.unique(images.targets[:, 0], return_counts=True)
+    by_class = np.split(np.argsort(images.targets[:, 0], kind="stable"), np.cumsum(counts)[:-1])
     chosen = [
-        _generator(seed, class_id).permutation(members)[: shares[class_id]]
-        for class_id, members in enumerate(np.split(by_class, ends[:-1]))
+        _generator(seed, int(class_id)).permutation(members)[:share]
+        for class_id, members, share in zip(class_ids, by_class, shares, strict=True)
     ]
     return np.sort(np.concatenate(chosen)).astype(np.int64)
 

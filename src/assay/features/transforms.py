@@ -19,6 +19,9 @@ __all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "ImageTransform", "Interpolation"]
 
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
 
+_MOST_PIXELS = 16_384  # a side; an input of that height and width has 3 GB
+_LEAST_STD, _MOST_LEVEL = 1e-6, 1e6  # float32 holds what comes out
+
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
@@ -51,10 +54,10 @@ class ImageTransform:
             "mean": _triple("mean", self.mean),
             "std": _triple("std", self.std),
         }
-        if min(checked["std"]) <= 0:
+        if min(checked["std"]) < _LEAST_STD:
             raise ConfigError(
                 f"std is {_show(self.std)}, and the image is divided by it: all three must be "
-                f"above 0, such as {list(IMAGENET_STD)}."
+                f"at least {_LEAST_STD}, such as {list(IMAGENET_STD)}."
             )
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -141,8 +144,8 @@ def _size(name: str, value: Any, *, allow_short_side: bool) -> int | tuple[int, 
             f"{name} is {_show(value)}: give {forms}a height and a width such as [224, 224], "
             f"in whole pixels."
         )
-    if min(sides) < 1:
-        raise ConfigError(f"{name} is {_show(value)}: an image has at least 1 pixel a side.")
+    if not 1 <= min(sides) <= max(sides) <= _MOST_PIXELS:
+        raise ConfigError(f"{name} is {_show(value)}: a side has 1 to {_MOST_PIXELS} pixels.")
     return int(value) if is_short_side else (int(sides[0]), int(sides[1]))
 
 
@@ -154,6 +157,8 @@ def _triple(name: str, value: Any) -> tuple[float, float, float]:
             f"{name} is {_show(value)}: give three finite numbers for red, green and blue in "
             f"0..1, such as {list(IMAGENET_MEAN)}."
         )
+    if max(map(abs, numbers)) > _MOST_LEVEL:
+        raise ConfigError(f"{name} is {_show(value)}: numbers go from -{_MOST_LEVEL:g} to as much.")
     red, green, blue = map(float, numbers)
     return (red, green, blue)
 

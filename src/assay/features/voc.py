@@ -15,6 +15,7 @@ from assay.errors import DataError
 from assay.features.folder import IMAGE_SUFFIXES
 from assay.features.image_set import FileImages
 from assay.features.images import printable
+from assay.features.regular_file import read_regular
 
 __all__ = ["VocImages", "find_voc_trees", "read_annotation", "read_class_list"]
 
@@ -121,7 +122,7 @@ def read_annotation(path: Path) -> dict[str, int]:
         DataError: the file cannot be read or is not XML, or an object has no name.
     """
     try:
-        root = _parse_xml(path.read_bytes())
+        root = _parse_xml(read_regular(path))
     except OSError as error:
         raise DataError(f"{path}: cannot read the annotation: {error.strerror}.") from error
     except (expat.ExpatError, ValueError, LookupError) as error:
@@ -231,7 +232,7 @@ def _ids(path: Path) -> list[str]:
 def _lines(path: Path) -> list[str]:
     """The lines of a text file that are not blank, stripped."""
     try:
-        text = path.read_bytes().decode("utf-8-sig", "surrogateescape")
+        text = read_regular(path).decode("utf-8-sig", "surrogateescape")
     except OSError as error:
         raise DataError(f"{path}: cannot read the list: {error.strerror}.") from error
     return [line.strip() for line in text.split("\n") if line.strip()]

@@ -16,6 +16,8 @@ import numpy as np
 from assay._atomic import make_folder, write_json, write_text
 from assay.config import masked_text
 from assay.errors import DataError
+from assay.evaluate.svm_store import layer_folder
+from assay.recipes.run_output import printable_document
 from assay.recipes.stored_scores import StoredScores, load_scores
 from assay.recipes.uncertainty import CONFIDENCE, RESAMPLES, difference, interval_of
 from assay.report.comparison import comparison_document, render_comparison
@@ -109,6 +111,7 @@ def compare_runs(
         resamples=RESAMPLES,
         seed=seed,
     )
+    document = printable_document(document)
     make_folder(out)
     write_json(out / "compare.json", document)
     write_text(out / "compare.html", render_comparison(document))
@@ -131,7 +134,7 @@ def _entries(folder: Path, *, every_layer: bool) -> Iterator[_Entry]:
             f"{folder / 'results.json'} lacks the key {error}: run it again."
         ) from error
     for layer in layers:
-        stored = load_scores(folder / SCORE_FOLDERS[kind] / layer)
+        stored = load_scores(layer_folder(folder / SCORE_FOLDERS[kind], layer))
         yield _Entry(folder, results, layer, stored)
 
 
@@ -146,7 +149,7 @@ def _read_results(folder: Path) -> dict[str, Any]:
             f"{path} is not there: name the folder of a run, such as that of `assay evaluate svm "
             f"--out`.{hint}"
         ) from error
-    except ValueError as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path} cannot be read: {error}. Run it again.") from error
     if not isinstance(results, dict):
         raise DataError(f"{path} holds no results: run it again.")

@@ -13,10 +13,11 @@ import numpy as np
 from assay.config import AttrDict, masked_text
 from assay.errors import AssayWarning
 from assay.evaluate.knn import KNNAccuracy, KNNMeanAP, KNNSettings, evaluate_knn
+from assay.evaluate.svm_store import layer_folder
 from assay.evaluate.targets import read_targets
 from assay.features.extract import LayerSpec
 from assay.features.shards import FeatureSet
-from assay.recipes.frozen_features import FrozenFeatures, extract_frozen_features
+from assay.recipes.frozen_features import FrozenFeatures, frozen_features
 from assay.recipes.run_output import write_run
 from assay.recipes.stored_scores import StoredScores, save_scores
 from assay.recipes.uncertainty import interval
@@ -54,20 +55,22 @@ def evaluate_nearest_neighbours(
     """
     view = view or ProgressView()
     created = datetime.now(timezone.utc)
-    frozen = extract_frozen_features(config, nproc=nproc, view=view, environ=environ)
-    if frozen is None:
-        return None
-    layers = [_grade(config, layer, frozen, view) for layer in frozen.layers]
-    record = RunRecord(masked_text(command), created, frozen.facts(config), view.timings)
-    section = config.NEAREST_NEIGHBOR
-    results = knn_results(record, layers, temperature=section.SIGMA, l2_norm=section.L2_NORM_FEATS)
-    return write_run(
-        frozen.folder / KNN_FOLDER,
-        results,
-        frozen.splits["test"].load,
-        report=config.RUN.REPORT,
-        view=view,
-    )
+    with frozen_features(config, nproc=nproc, view=view, environ=environ) as frozen:
+        if frozen is None:
+            return None
+        layers = [_grade(config, layer, frozen, view) for layer in frozen.layers]
+        record = RunRecord(masked_text(command), created, frozen.facts(config), view.timings)
+        section = config.NEAREST_NEIGHBOR
+        results = knn_results(
+            record, layers, temperature=section.SIGMA, l2_norm=section.L2_NORM_FEATS
+        )
+        return write_run(
+            frozen.folder / KNN_FOLDER,
+            results,
+            frozen.splits["test"].load,
+            report=config.RUN.REPORT,
+            view=view,
+        )
 
 
 def usable_neighbours(wanted: int, num_rows: int) -> tuple[list[int], int]:
@@ -107,7 +110,8 @@ def _grade(
         seed = config.SEED_VALUE
         intervals = [interval(each.scores, each.targets, seed=seed) for each in stored]
     save_scores(
-        frozen.folder / KNN_FOLDER / layer.name, stored[settings.k_values.index(headline_k)]
+        layer_folder(frozen.folder / KNN_FOLDER, layer.name),
+        stored[settings.k_values.index(headline_k)],
     )
     return knn_layer(
         layer.name,

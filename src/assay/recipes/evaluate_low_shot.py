@@ -16,7 +16,7 @@ from assay.errors import AssayWarning, ConfigError
 from assay.evaluate.low_shot import SVMLowShotTrainer
 from assay.evaluate.targets import read_targets
 from assay.features.extract import LayerSpec
-from assay.recipes.frozen_features import FrozenFeatures, extract_frozen_features
+from assay.recipes.frozen_features import FrozenFeatures, frozen_features
 from assay.recipes.run_output import write_run
 from assay.report.document import RunRecord
 from assay.report.document_low_shot import low_shot_layer, low_shot_results
@@ -52,22 +52,22 @@ def evaluate_low_shot(
     """
     view = view or ProgressView()
     created = datetime.now(timezone.utc)
-    frozen = extract_frozen_features(config, nproc=nproc, view=view, environ=environ)
-    if frozen is None:
-        return None
-    dataset_name = config.SVM.low_shot.dataset_name
-    if dataset_name == "voc" and not frozen.splits["train"].multi_label:
-        dataset_name = "places"
-    layers = [_grade(config, layer, dataset_name, frozen, view) for layer in frozen.layers]
-    record = RunRecord(masked_text(command), created, frozen.facts(config), view.timings)
-    results = low_shot_results(record, layers, dataset_name=dataset_name)
-    return write_run(
-        frozen.folder / LOW_SHOT_FOLDER,
-        results,
-        frozen.splits["test"].load,
-        report=config.RUN.REPORT,
-        view=view,
-    )
+    with frozen_features(config, nproc=nproc, view=view, environ=environ) as frozen:
+        if frozen is None:
+            return None
+        dataset_name = config.SVM.low_shot.dataset_name
+        if dataset_name == "voc" and not frozen.splits["train"].multi_label:
+            dataset_name = "places"
+        layers = [_grade(config, layer, dataset_name, frozen, view) for layer in frozen.layers]
+        record = RunRecord(masked_text(command), created, frozen.facts(config), view.timings)
+        results = low_shot_results(record, layers, dataset_name=dataset_name)
+        return write_run(
+            frozen.folder / LOW_SHOT_FOLDER,
+            results,
+            frozen.splits["test"].load,
+            report=config.RUN.REPORT,
+            view=view,
+        )
 
 
 def usable_k_values(

@@ -12,7 +12,7 @@ import numpy as np
 from assay.config import AttrDict, masked_text
 from assay.evaluate.svm import SVMTrainer
 from assay.features.extract import LayerSpec
-from assay.recipes.frozen_features import FrozenFeatures, extract_frozen_features
+from assay.recipes.frozen_features import FrozenFeatures, frozen_features
 from assay.recipes.run_output import write_run
 from assay.recipes.stored_scores import StoredScores, save_scores
 from assay.recipes.uncertainty import interval
@@ -47,14 +47,14 @@ def evaluate_svm(
     """
     view = view or ProgressView()
     created = datetime.now(timezone.utc)
-    frozen = extract_frozen_features(config, nproc=nproc, view=view, environ=environ)
-    if frozen is None:
-        return None
-    layers = [_grade(config, layer, frozen, view) for layer in frozen.layers]
-    record = RunRecord(masked_text(command), created, frozen.facts(config), view.timings)
-    results = svm_results(record, layers, ignore_label=config.SVM.ignore_label)
-    load_image = frozen.splits["test"].load
-    return write_run(frozen.folder, results, load_image, report=config.RUN.REPORT, view=view)
+    with frozen_features(config, nproc=nproc, view=view, environ=environ) as frozen:
+        if frozen is None:
+            return None
+        layers = [_grade(config, layer, frozen, view) for layer in frozen.layers]
+        record = RunRecord(masked_text(command), created, frozen.facts(config), view.timings)
+        results = svm_results(record, layers, ignore_label=config.SVM.ignore_label)
+        load_image = frozen.splits["test"].load
+        return write_run(frozen.folder, results, load_image, report=config.RUN.REPORT, view=view)
 
 
 def _grade(
@@ -78,7 +78,7 @@ def _grade(
     with view.stage(f"bootstrap {layer.name}"):
         sureness = interval(result.test_scores, result.test_targets, seed=config.SEED_VALUE)
     save_scores(
-        folder / layer.name,
+        trainer.folder,
         StoredScores(
             scores=result.test_scores,
             targets=result.test_targets.astype(np.int64),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -90,7 +91,10 @@ def _extract(
 ) -> None:
     for split, images in splits.items():
         if force:
-            remove_ranks(folder, split, range(ranks.rank, ranks.rank + 1))
+            mine = range(ranks.rank, ranks.rank + 1)
+            beyond = range(ranks.world_size, 0 if ranks.rank else sys.maxsize)  # of earlier runs
+            for removed in (mine, beyond):
+                remove_ranks(folder, split, removed, unreadable="remove")
         extract_features(
             model,
             images,

@@ -13,7 +13,7 @@ from assay.errors import AssayWarning, ConfigError
 from assay.features.datasets import ImageSet, open_images, split_images
 from assay.features.extract import ExtractOptions, LayerSpec
 from assay.features.forward_passes import resolve_device
-from assay.features.models import VisionModel, load_model
+from assay.features.models import VisionModel, find_layers, layer_outline, load_model
 from assay.features.voc import find_voc_trees
 
 __all__ = ["FeatureRequest", "ImageRequest", "open_model", "open_splits", "read_feature_request"]
@@ -25,6 +25,8 @@ POOLS = {
     "MaxPool2d": "max",
     "Identity": "flatten",
 }
+
+_LAYERS_SHOWN = 12  # of a model whose user has named none
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ def read_feature_request(config: AttrDict) -> FeatureRequest:
 
     Raises:
         ConfigError: no model, no layers or no images are named; all that is missing in one error.
+        ModelError: no layers are named, and the model, which is looked at to name some, is unknown.
     """
     model = config.MODEL.TRUNK.NAME
     layers = _layers(config.MODEL.FEATURE_EVAL_SETTINGS.LINEAR_EVAL_FEAT_POOL_OPS_MAP)
@@ -68,9 +71,10 @@ def read_feature_request(config: AttrDict) -> FeatureRequest:
             "python:package.module:factory or efficientnet-lite0 (config.MODEL.TRUNK.NAME)."
         )
     if not layers:
+        known = "" if missing else f" Those of {model} are {_known_layers(model)}."
         missing.append(
             "No layer is named: give --layers A,B with names of the model's sub-modules "
-            "(config.MODEL.FEATURE_EVAL_SETTINGS.LINEAR_EVAL_FEAT_POOL_OPS_MAP)."
+            f"(config.MODEL.FEATURE_EVAL_SETTINGS.LINEAR_EVAL_FEAT_POOL_OPS_MAP).{known}"
         )
     if not train.paths and train.source in ("auto", ""):
         missing.append(
@@ -95,8 +99,14 @@ def read_feature_request(config: AttrDict) -> FeatureRequest:
 
 
 def open_model(request: FeatureRequest) -> VisionModel:
-    """The model of a request, ready to run."""
-    return load_model(request.model, weights=request.weights, **request.transform)
+    """The model of a request, ready to run.
+
+    Raises:
+        ModelError: it cannot be had, or lacks a layer of the request.
+    """
+    model = load_model(request.model, weights=request.weights, **request.transform)
+    find_layers(model.module, [spec.name for spec in request.layers])
+    return model
 
 
 def open_splits(request: FeatureRequest) -> dict[str, ImageSet]:
@@ -134,6 +144,11 @@ def _is_voc(images: ImageRequest) -> bool:
     return images.source in ("auto", "voc") and any(
         find_voc_trees(Path(path).expanduser()) for path in images.paths
     )
+
+
+def _known_layers(model: str) -> str:
+    """Some layers of a model; its weights do not matter, so none are fetched."""
+    return layer_outline(load_model(model, weights="random").module, _LAYERS_SHOWN)
 
 
 def _images(data: AttrDict) -> ImageRequest:

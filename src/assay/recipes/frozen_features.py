@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,11 @@ from assay.features.models import VisionModel
 from assay.features.shards import FeatureSet, merge_shards
 from assay.recipes.extraction import extract_splits
 from assay.recipes.feature_request import open_model, open_splits, read_feature_request
+from assay.recipes.run_output import hold_output_folder
 from assay.report.progress import ProgressView
 from assay.runtime.environment import ranks_from_environment
 
-__all__ = ["FrozenFeatures", "extract_frozen_features"]
+__all__ = ["FrozenFeatures", "frozen_features"]
 
 
 @dataclass(frozen=True)
@@ -73,10 +75,13 @@ class FrozenFeatures:
         }
 
 
-def extract_frozen_features(
+@contextlib.contextmanager
+def frozen_features(
     config: AttrDict, *, nproc: int, view: ProgressView, environ: Mapping[str, str]
-) -> FrozenFeatures | None:
+) -> Iterator[FrozenFeatures | None]:
     """Extract what the section ``config`` of the settings asks for, or take over what is there.
+
+    For the block, no other run may write to the same output folder.
 
     Args:
         config: the section ``config`` of the composed settings.
@@ -84,30 +89,35 @@ def extract_frozen_features(
         view: shows progress and keeps timings.
         environ: where torchrun's variables are looked up.
 
-    Returns:
+    Yields:
         The features; None on every rank but the first, which grades alone.
+
+    Raises:
+        OutputError: another run is at work in the output folder, or it cannot be written.
     """
     ranks = ranks_from_environment(environ)
     request = read_feature_request(config)
     folder = make_folder(config.RUN.OUTPUT_DIR)
-    with view.stage("open images"):
-        splits = open_splits(request)
-    with view.stage("load model"):
-        model = open_model(request)
-    extract_splits(
-        request,
-        model,
-        splits,
-        folder / "features",
-        ranks=ranks,
-        nproc=nproc,
-        force=config.RUN.FORCE,
-        view=view,
-    )
-    if ranks.rank != 0:
-        return None
-    device = str(resolve_device(request.options.device, ranks.rank))
-    return FrozenFeatures(model, splits, request.layers, folder, device)
+    with hold_output_folder(folder, ranks):
+        with view.stage("open images"):
+            splits = open_splits(request)
+        with view.stage("load model"):
+            model = open_model(request)
+        extract_splits(
+            request,
+            model,
+            splits,
+            folder / "features",
+            ranks=ranks,
+            nproc=nproc,
+            force=config.RUN.FORCE,
+            view=view,
+        )
+        if ranks.rank != 0:
+            yield None
+            return
+        device = str(resolve_device(request.options.device, ranks.rank))
+        yield FrozenFeatures(model, splits, request.layers, folder, device)
 
 
 def _model_facts(model: VisionModel) -> dict[str, Any]:

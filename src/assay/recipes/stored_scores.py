@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from assay._atomic import atomic_path, make_folder
 from assay.errors import DataError
+from assay.features.npy_reading import read_npz
 
 __all__ = ["SCORES_NAME", "StoredScores", "load_scores", "save_scores"]
 
@@ -54,19 +54,19 @@ def load_scores(folder: Path) -> StoredScores:
     """
     path = folder / SCORES_NAME
     try:
-        with np.load(path, allow_pickle=False) as file:
-            stored = StoredScores(
-                scores=np.asarray(file["scores"], np.float64),
-                targets=np.asarray(file["targets"], np.int64),
-                inds=np.asarray(file["inds"], np.int64),
-                class_ids=np.asarray(file["class_ids"], np.int64),
-            )
+        arrays = read_npz(path)
+        stored = StoredScores(
+            scores=np.asarray(arrays["scores"], np.float64),
+            targets=np.asarray(arrays["targets"], np.int64),
+            inds=np.asarray(arrays["inds"], np.int64),
+            class_ids=np.asarray(arrays["class_ids"], np.int64),
+        )
     except FileNotFoundError as error:
         raise DataError(
             f"{path} is not there: run the command of that run again; it is written beside the "
             f"results."
         ) from error
-    except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError) as error:
         raise _damaged(path, error) from error
     if stored.scores.shape != stored.targets.shape or len(stored.scores) != len(stored.inds):
         raise _damaged(path, "its arrays do not fit together")

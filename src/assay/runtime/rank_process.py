@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 from assay import errors
 from assay._atomic import explain_os_errors
 from assay.runtime.environment import Ranks
-from assay.runtime.signals import unblock_signals
+from assay.runtime.signals import Terminated, unblock_signals
 
 __all__ = [
     "EXIT_TERMINATED",
@@ -140,7 +140,7 @@ def _set_signals() -> None:
 
 
 def _on_sigterm(_signal: int, _frame: FrameType | None) -> NoReturn:
-    raise SystemExit(EXIT_TERMINATED)
+    raise Terminated(EXIT_TERMINATED)
 
 
 def _end_with_parent(parent_pid: int) -> None:

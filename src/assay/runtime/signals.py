@@ -10,9 +10,16 @@ from multiprocessing import resource_tracker
 from types import FrameType
 from typing import NoReturn
 
-__all__ = ["signals_blocked", "sigterm_unwinds", "unblock_signals"]
+__all__ = ["Terminated", "signals_blocked", "sigterm_unwinds", "unblock_signals"]
 
 _ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+class Terminated(SystemExit):
+    """SIGTERM came: the process ends with this exit code.
+
+    Whoever turns the ``sys.exit`` of a user's code into an error lets this one pass.
+    """
 
 
 @contextlib.contextmanager

@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
+import sys
+
 import pytest
 
 from assay import __version__
@@ -72,3 +77,28 @@ def test_an_explicit_override_wins_over_a_flag(capsys: pytest.CaptureFixture[str
     assert run("evaluate", "svm", *arguments) == 0
 
     assert "OUTPUT_DIR: override" in capsys.readouterr().out
+
+
+def test_a_name_that_the_locale_has_no_letters_for_is_printed_all_the_same() -> None:
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [
+        sys.executable,
+        "-m",
+        "assay",
+        "evaluate",
+        "svm",
+        "--show-settings",
+        "--out=k\u00e4tze",
+    ]
+
+    shown = subprocess.run(command, env={**os.environ, **plain}, capture_output=True, check=False)
+
+    assert shown.returncode == 0, shown.stderr
+    assert b"tze" in shown.stdout
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="closes streams by the shell")
+def test_an_error_with_nowhere_to_be_told_is_an_exit_code() -> None:
+    command = f"exec {shlex.quote(sys.executable)} -m assay evaluate svm <&- >&- 2>&-"
+
+    assert subprocess.run(["sh", "-c", command], check=False).returncode == 2

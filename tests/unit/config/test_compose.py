@@ -190,7 +190,9 @@ def test_a_fault_of_a_file_names_file_line_and_key(
     assert message.startswith("2 settings are wrong:")
     assert f"config.SVM.maxiter: there is no such setting ({folder}/config/mine.yaml:5)" in message
     assert "Did you mean config.SVM.max_iter?" in message
-    assert "config.SVM.costs.costs_list[1]: expected a number above 0, given -2" in message
+    assert (
+        "config.SVM.costs.costs_list[1]: expected a number from 1e-12 to 1e+12, given -2" in message
+    )
     assert "mine.yaml:9)" in message
 
     monkeypatch.chdir(folder.parent)

@@ -50,7 +50,11 @@ WRONG = [
     ("config.TRANSFORM.CROP=no", "config.TRANSFORM.CROP", "none; or null", "Did you mean 'none'?"),
     ("config.TRANSFORM.INTERPOLATION=cubic", "INTERPOLATION", "bicubic", "'bicubic'?"),
     ("config.TRANSFORM.MEAN=[0.5]", "config.TRANSFORM.MEAN", "a list of 3", "given [0.5]"),
-    ("config.TRANSFORM.STD=[1,1,0]", "config.TRANSFORM.STD", "above 0", "given [1, 1, 0]"),
+    ("config.TRANSFORM.STD=[1,1,0]", "config.TRANSFORM.STD", "from 1e-06", "given [1, 1, 0]"),
+    ("config.TRANSFORM.STD=[1,1,1e-320]", "config.TRANSFORM.STD", "from 1e-06 to", "1e-320"),
+    ("config.TRANSFORM.MEAN=[1e300,0,0]", "config.TRANSFORM.MEAN", "to 1e+06", "1e+300"),
+    ("config.TRANSFORM.RESIZE=10000000000", "config.TRANSFORM.RESIZE", "1 to 16384", "10000000000"),
+    ("config.TRANSFORM.CROP=[16385,1]", "config.TRANSFORM.CROP", "1 to 16384", "16385"),
     ("config.EXTRACT.AMP=fp8", "config.EXTRACT.AMP", "none, bf16 or fp16", 'given "fp8"'),
     ("config.EXTRACT.CHANNELS_LAST=maybe", "CHANNELS_LAST", "true or false or auto", '"maybe"'),
     ("config.MODEL.TRUNK.NAME=''", "config.MODEL.TRUNK.NAME", "or null", 'given ""'),
@@ -66,8 +70,18 @@ WRONG = [
     ("config.SVM.cross_val_folds=1", "config.SVM.cross_val_folds", "at least 2", "given 1"),
     ("config.SVM.max_iter=1e3", "config.SVM.max_iter", "a whole number", "given 1000.0"),
     ("config.SVM.cls_list=[0,-1]", "config.SVM.cls_list[1]", "at least 0", "given -1"),
-    ("config.SVM.costs.costs_list=[0]", "config.SVM.costs.costs_list[0]", "above 0", "given 0"),
-    ("config.SVM.costs.costs_list=[inf]", "config.SVM.costs.costs_list[0]", "above 0", ".inf"),
+    ("config.SVM.costs.costs_list=[0]", "config.SVM.costs.costs_list[0]", "from 1e-12", "given 0"),
+    ("config.SVM.costs.costs_list=[1e-320]", "costs_list[0]", "from 1e-12", "given 1e-320"),
+    ("config.SVM.costs.costs_list=[1,1e308]", "costs_list[1]", "to 1e+12", "given 1e+308"),
+    ("config.SVM.costs.base=1e20", "config.SVM.costs.power_range", "1e-12 to 1e+12", "[4, 20]"),
+    ("config.SVM.costs.base=1e-320", "config.SVM.costs.power_range", "1e-12", "[4, 20]"),
+    (
+        "config.SVM.costs={base: 1, power_range: [0, 1000000000]}",
+        "power_range",
+        "more than",
+        "1000",
+    ),
+    ("config.SVM.costs.costs_list=[inf]", "config.SVM.costs.costs_list[0]", "from 1e-12", ".inf"),
     ("config.SVM.costs.costs_list=[]", "config.SVM.costs.costs_list", "no cost", "override"),
     ("config.SVM.costs={base: 2, power_range: [3, 3]}", "power_range", "[3, 3] is empty", "END"),
     (
@@ -245,4 +259,5 @@ def test_check_says_where_a_value_comes_from_if_it_is_told(defaults: Any) -> Non
     assert "max_iter: expected a whole number of at least 1, given 0 (a.yaml:3)." in str(
         caught.value
     )
-    assert "costs_list[0]: expected a number above 0, given 0 (b.yaml:4)." in str(caught.value)
+    expected = "costs_list[0]: expected a number from 1e-12 to 1e+12, given 0 (b.yaml:4)."
+    assert expected in str(caught.value)

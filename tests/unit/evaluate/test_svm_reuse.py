@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 
 from assay.errors import AssayWarning, DataError
 from assay.evaluate import SVMTrainer
+from assay.evaluate.svm_store import SVMStore
 
 FITS_PER_CLASS = 3 * (3 + 1)
 
@@ -220,12 +222,59 @@ class TestReuse:
             taken_over, made = train_counting(trainer(), some_digits[0])
         assert (taken_over, made) == (2 * FITS_PER_CLASS, FITS_PER_CLASS)
 
+    def test_a_class_that_is_damaged_anywhere_is_trained_again_or_what_it_was(self, trained):
+        path = trained.folder / "models" / "class_5.npz"
+        store = SVMStore(trained.folder.parent, trained.folder.name)
+        fingerprint = store.record().fingerprint_of[5]
+        whole, models = path.read_bytes(), store.load_class(5, fingerprint)
+        generator = np.random.default_rng(0)
+        for _ in range(300):
+            content = bytearray(whole[: generator.integers(len(whole) + 1)] or whole)
+            for place in generator.integers(len(content), size=generator.integers(4)):
+                content[place] = generator.integers(256)
+            path.write_bytes(content)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", AssayWarning)
+                loaded = store.load_class(5, fingerprint)
+            assert loaded is None or np.array_equal(loaded.weights, models.weights)
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"class_id": np.array([5, 5])},
+            {"costs": np.array([0.1])},
+            {"weights": np.array(0.5)},
+            {"weights": np.full((3, 64), "a")},
+            {"biases": np.zeros((3, 1))},
+            {"fingerprint": np.array(["a", "b"])},
+        ],
+    )
+    def test_a_class_whose_arrays_do_not_fit_is_not_loaded(self, trained, changes):
+        path = trained.folder / "models" / "class_5.npz"
+        store = SVMStore(trained.folder.parent, trained.folder.name)
+        fingerprint = store.record().fingerprint_of[5]
+        np.savez(path, **{**np.load(path), **changes})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", AssayWarning)
+            assert store.load_class(5, fingerprint) is None
+
+    @pytest.mark.parametrize("name", ["svm.json", "crossval_ap.npy"])
+    def test_a_result_that_is_no_file_is_an_error_that_names_it(
+        self, some_digits, trainer, trained, name
+    ):
+        (trained.folder / name).unlink()
+        (trained.folder / name).mkdir()
+        with pytest.raises(DataError, match=rf"{name} cannot be read"):
+            trainer().test(some_digits[1].features, some_digits[1].targets)
+
     def test_a_lost_class_is_missed_when_testing(self, some_digits, trainer, trained):
         (trained.folder / "models" / "class_5.npz").unlink()
         with pytest.raises(DataError, match="lost the models of class 5"):
             trainer().test(some_digits[1].features, some_digits[1].targets)
 
-    @pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema": 99}'])
+    @pytest.mark.parametrize(
+        "text", ["", "{}", "[]", '{"schema": 99}', '{"schema": 1, "class_ids": 1e400}', "[" * 10**5]
+    )
     def test_a_damaged_record_is_refused_until_trained_again(
         self, some_digits, trainer, trained, text, train_counting
     ):

@@ -210,3 +210,20 @@ def test_image_sets_need_neither_torch_nor_scikit_learn_to_be_imported():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_path_that_is_a_link_to_itself_or_to_nothing_is_said_to_be_one(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "gone").symlink_to("nowhere")
+    with pytest.raises(DataError, match="loop: a link that leads to itself"):
+        open_images("auto", [tmp_path / "loop"], split="train")
+    with pytest.raises(DataError, match="gone: a link to nowhere, which is not there"):
+        open_images("auto", [tmp_path / "gone"], split="train")
+    with pytest.raises(DataError, match="cannot be opened: File name too long"):
+        open_images("auto", [tmp_path / ("a" * 300)], split="train")
+
+
+def test_an_array_without_targets_is_told_of_flag_and_setting(tmp_path):
+    np.save(tmp_path / "images.npy", np.zeros((2, 4, 4), np.uint8))
+    with pytest.raises(DataError, match=r"--train-labels .*config\.DATA\.TRAIN\.LABEL_PATHS"):
+        open_images("auto", [tmp_path / "images.npy"], split="train")

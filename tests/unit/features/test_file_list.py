@@ -236,3 +236,19 @@ def test_an_array_of_paths_must_hold_text(tmp_path):
     np.save(tmp_path / "labels.npy", np.zeros(3))
     with pytest.raises(DataError, match=r"expected .* paths as text"):
         FileList(tmp_path / "list.npy", tmp_path / "labels.npy")
+
+
+def test_a_list_that_is_no_regular_file_is_an_error_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "list.txt")
+    os.mkfifo(tmp_path / "labels.npy")
+    (tmp_path / "paths.txt").write_text("a.jpg")
+    with pytest.raises(DataError, match=r"list\.txt: cannot read: Not a regular file"):
+        FileList(tmp_path / "list.txt")
+    with pytest.raises(DataError, match=r"labels\.npy: cannot read: Not a regular file"):
+        FileList(tmp_path / "paths.txt", tmp_path / "labels.npy")
+
+
+def test_a_list_of_paths_alone_is_told_of_the_flag_for_labels(tmp_path):
+    (tmp_path / "list.txt").write_text("a.jpg\n")
+    with pytest.raises(DataError, match="--train-labels or --test-labels"):
+        FileList(tmp_path / "list.txt")

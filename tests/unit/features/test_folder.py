@@ -152,3 +152,26 @@ def test_a_link_to_the_folder_itself_is_not_entered(image_folder: Path) -> None:
     (image_folder / "cat" / "up").symlink_to(image_folder, target_is_directory=True)
 
     assert len(ImageFolder(image_folder)) == whole
+
+
+def test_a_link_to_itself_is_an_image_that_cannot_be_read_or_no_class(image_folder):
+    (image_folder / "cat" / "0.jpg").symlink_to("0.jpg")
+    (image_folder / "dog").symlink_to("dog")
+    (image_folder / "cat" / "more" / "deeper").symlink_to("deeper")
+    images = ImageFolder(image_folder)
+    assert images.class_names == ("cat", "flower", "rocket")
+    assert images.names[0] == "cat/0.jpg"
+    assert images.digest()
+    with pytest.raises(ImageError, match=r"cat/0\.jpg: Too many levels of symbolic links"):
+        images.load(0)
+
+
+def test_what_is_no_regular_file_is_an_image_that_cannot_be_read(image_folder):
+    os.mkfifo(image_folder / "cat" / "0.jpg")
+    (image_folder / "cat" / "1.png").symlink_to("/dev/zero")
+    (image_folder / "cat" / "2.png").symlink_to(image_folder / "flower")
+    images = ImageFolder(image_folder)
+    assert images.names[:2] == ["cat/0.jpg", "cat/1.png"]
+    for index in (0, 1):
+        with pytest.raises(ImageError, match=r"/cat/.*: Not a regular file"):
+            images.load(index)

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pickle
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -84,19 +85,25 @@ def test_every_kind_can_be_pickled(every_kind):
         assert load_bytes(copy) == load_bytes(images)
 
 
-def test_a_spawned_process_in_another_folder_loads_the_same_images(
-    every_kind, tmp_path, monkeypatch
-):
-    relative = ImageFolder("photos") if monkeypatch.chdir(tmp_path) is None else None
-    sets = [*every_kind.values(), relative]
-    monkeypatch.chdir(tmp_path.parent)
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        found = pool.map(load_in_worker, sets)
-    assert found == [load_bytes(images) for images in sets]
+LOAD_ELSEWHERE = """
+import pickle, sys
+
+sets = pickle.load(sys.stdin.buffer)
+pickle.dump([images.load(len(images) - 1).tobytes() for images in sets], sys.stdout.buffer)
+"""
 
 
-def load_in_worker(images: ImageSet) -> bytes:
-    return images.load(len(images) - 1).tobytes()
+def test_a_process_in_another_folder_loads_the_same_images(every_kind, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    sets = [*every_kind.values(), ImageFolder("photos")]
+    child = subprocess.run(
+        [sys.executable, "-c", LOAD_ELSEWHERE],
+        input=pickle.dumps(sets),
+        cwd=tmp_path.parent,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    assert pickle.loads(child.stdout) == [load_bytes(images) for images in sets]
 
 
 def test_mapped_arrays_are_not_pickled_whole(tmp_path):

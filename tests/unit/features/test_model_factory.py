@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import signal
 import sys
 import textwrap
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from torch import nn
 
 from assay.errors import ModelError
 from assay.features import ImageTransform, list_layers, load_model
+from assay.runtime.signals import Terminated
 
 
 @pytest.fixture
@@ -113,3 +115,40 @@ def test_what_goes_wrong_in_the_users_module_is_told(
 def test_a_missing_module_says_where_it_was_looked_for(tmp_path: Path, module: str) -> None:
     with pytest.raises(ModelError, match=f"no module '{module}': looked in {Path.cwd()}"):
         load_model(f"python:{module}:net")
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_a_factory_that_gives_torchscript_is_refused(write_module: Callable[[str], str]) -> None:
+    name = write_module("""
+        import torch
+
+        def net():
+            return torch.jit.script(nn.Sequential(nn.Conv2d(3, 4, 3)))
+    """)
+    with pytest.raises(ModelError, match=r"is TorchScript.*as it was before torch\.jit"):
+        load_model(f"python:{name}:net")
+
+
+def test_a_model_that_cannot_be_frozen_is_told(write_module: Callable[[str], str]) -> None:
+    name = write_module("""
+        class Net(nn.Module):
+            def eval(self):
+                raise SystemExit(0)
+    """)
+    with pytest.raises(ModelError, match=r"cannot be frozen .*SystemExit: 0"):
+        load_model(f"python:{name}:Net")
+
+
+@pytest.mark.parametrize(
+    "place", ["", "def net(): ", "class net(nn.Module):\n    eval = lambda _: "]
+)
+def test_a_signal_to_end_is_no_failure_of_the_users_code(
+    write_module: Callable[[str], str], monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    def end() -> None:
+        raise Terminated(143)
+
+    monkeypatch.setattr(signal, "end_for_this_test", end, raising=False)
+    name = write_module(f"import signal\n{place}signal.end_for_this_test()")
+    with pytest.raises(Terminated):
+        load_model(f"python:{name}:net")

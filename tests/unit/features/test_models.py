@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import OrderedDict
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from torch import nn
 
 from assay.errors import ModelError
 from assay.features import find_layers, list_layers, load_model, weights_digest
+from assay.features.models import layer_outline
 
 SQUEEZENET = "torchvision:squeezenet1_1"
 TIMM_TEST_NET = "timm:test_resnet.r160_in1k"
@@ -240,3 +242,30 @@ def test_the_digest_is_the_same_on_a_gpu() -> None:
     module = Odd()
     before = weights_digest(module)
     assert weights_digest(module.cuda()) == before
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_the_layers_of_a_torchscript_model_cannot_be_seen():
+    inner = torch.jit.script(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()))
+    with pytest.raises(ModelError, match=r"'0' lies within the model, which is TorchScript.*jit"):
+        find_layers(inner, ["0"])
+
+    outer = nn.Sequential(OrderedDict(body=inner, head=nn.Flatten()))
+    with pytest.raises(ModelError, match=r"'body\.1' lies within 'body', which is TorchScript"):
+        find_layers(outer, ["body.1"])
+    assert list(find_layers(outer, ["body", "head"])) == ["body", "head"]
+
+
+def test_a_model_with_sparse_weights_is_refused():
+    module = nn.Linear(2, 2)
+    module.register_buffer("mask", torch.eye(2).to_sparse())
+    with pytest.raises(ModelError, match="mask is sparse"):
+        weights_digest(module)
+
+
+def test_an_outline_of_layers_is_cut_where_it_is_told():
+    assert (
+        layer_outline(nn.Sequential(*map(nn.Linear, range(1, 6), range(1, 6))), 3) == "0, 1, 2, ..."
+    )
+    assert layer_outline(nn.Sequential(nn.ReLU()), 3) == "0"
+    assert layer_outline(nn.ReLU()) == "none"

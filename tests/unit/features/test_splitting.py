@@ -171,3 +171,13 @@ def test_no_limit_is_the_set_itself(blank_images):
 def test_a_limit_that_is_none_is_refused(blank_images, limit):
     with pytest.raises(ConfigError, match="-1 for all"):
         limit_images(blank_images([0, 1]), limit, 0)
+
+
+def test_class_ids_far_apart_are_split_as_the_classes_that_there_are(blank_images):
+    ids = np.array([300_000, 0, 300_000, 300_000, 0, 7, 300_000, 300_000])
+    images = blank_images(ids)
+    train, test = split_images(images, 0.25, seed=0)
+    assert sorted([*train.indices, *test.indices]) == list(range(8))
+    assert sorted(test.targets[:, 0]) == [0, 300_000]
+    assert sorted(limit_images(images, 3, seed=0).targets[:, 0]) == [0, 7, 300_000]
+    assert sorted(limit_images(images, 2, seed=0).targets[:, 0]) == [0, 300_000]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 
 import pytest
@@ -233,4 +234,13 @@ def test_a_missing_annotation_and_a_nameless_object_are_named(tmp_path):
         read_annotation(tmp_path / "a.xml")
     (tmp_path / "a.xml").write_text("<annotation><object><name/></object></annotation>")
     with pytest.raises(DataError, match="an object without a name"):
+        read_annotation(tmp_path / "a.xml")
+
+
+def test_lists_and_annotations_that_are_no_regular_files_are_errors(tmp_path):
+    for name in ("list.txt", "a.xml"):
+        os.mkfifo(tmp_path / name)
+    with pytest.raises(DataError, match="Not a regular file"):
+        read_class_list(tmp_path / "list.txt")
+    with pytest.raises(DataError, match="Not a regular file"):
         read_annotation(tmp_path / "a.xml")

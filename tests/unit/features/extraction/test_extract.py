@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import sys
 import threading
 from collections import OrderedDict
 from dataclasses import replace
@@ -26,6 +27,7 @@ from assay.errors import (
 from assay.features.datasets import open_images
 from assay.features.extract import ExtractOptions, LayerSpec, extract_features
 from assay.features.models import load_model, weights_digest
+from assay.runtime.signals import Terminated
 
 LAYERS = [LayerSpec("conv"), LayerSpec("head")]
 QUICK = ExtractOptions(batch_size=4, num_workers=0, device="cpu", num_threads=1)
@@ -338,3 +340,37 @@ def test_an_error_in_the_model_reaches_the_caller_and_ends_the_threads(
         )
 
     assert not [thread for thread in threading.enumerate() if "assay" in thread.name]
+
+
+def test_a_model_that_cannot_be_copied_is_said_to_be_one(
+    tmp_path: Path, extract: Any, tiny_model: Any
+) -> None:
+    model = tiny_model()
+    model.module.lock = threading.Lock()
+
+    with pytest.raises(ModelError, match=r"cannot be copied by copy\.deepcopy.*cannot pickle"):
+        extract(tmp_path, model)
+
+
+def test_a_model_that_leaves_the_program_in_a_pass_has_failed(
+    tmp_path: Path, extract: Any, tiny_model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nn.ReLU, "forward", lambda *_: sys.exit(0))
+
+    with pytest.raises(ModelError, match="SystemExit: 0"):
+        extract(tmp_path)
+
+
+class EndsWhenCopied(nn.ReLU):
+    def __deepcopy__(self, _memo: Any) -> Any:
+        raise Terminated(143)
+
+
+def test_a_signal_to_end_amid_the_copying_of_a_model_is_no_failure_of_it(
+    tmp_path: Path, extract: Any, tiny_model: Any
+) -> None:
+    model = tiny_model()
+    model.module.relu = EndsWhenCopied()
+
+    with pytest.raises(Terminated):
+        extract(tmp_path, model)

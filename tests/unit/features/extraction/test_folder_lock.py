@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -92,3 +94,13 @@ def test_the_lock_is_given_back_when_the_block_fails(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_an_output_error(tmp_path: Path) -> None:
     with pytest.raises(OutputError), hold_lock(tmp_path / "no" / "a.lock", "works here"):
         pytest.fail("there is no such folder")
+
+
+def test_a_full_disk_has_room_for_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+
+    with hold_lock(tmp_path / "a.lock", "works here"):
+        assert (tmp_path / "a.lock").exists()

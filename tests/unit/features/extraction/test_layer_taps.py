@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -204,3 +205,35 @@ def test_threads_do_not_see_each_others_features() -> None:
 def test_an_unknown_pool_is_refused_with_the_known_ones(pool: str) -> None:
     with pytest.raises(ConfigError, match=r"'layer4'.*gem:3"):
         LayerSpec("layer4", pool)
+
+
+def leave(_pixels: Tensor) -> Tensor:
+    sys.exit(0)
+
+
+@pytest.mark.parametrize("error", [AttributeError, OSError, MemoryError, StopIteration])
+def test_whatever_the_models_own_code_raises_is_told(error: type[Exception]) -> None:
+    def fail(_pixels: Tensor) -> Tensor:
+        raise error("boom")
+
+    with pytest.raises(ModelError, match=rf"fails on a batch .*{error.__name__}: .*boom"):
+        tapped(Gives(fail))
+
+
+def test_a_model_that_leaves_the_program_has_failed() -> None:
+    with pytest.raises(ModelError, match="SystemExit: 0"):
+        tapped(Gives(leave))
+
+
+@pytest.mark.parametrize(
+    ("gives", "message"),
+    [
+        (lambda pixels: pixels.flatten(1).to_sparse(), "a sparse tensor"),
+        (lambda pixels: pixels.flatten(1).to_sparse_csr(), "a sparse tensor"),
+        (lambda pixels: torch.nested.nested_tensor(list(pixels.flatten(1))), "a ragged tensor"),
+        (lambda pixels: pixels.to("meta"), "an? empty tensor"),
+    ],
+)
+def test_a_tensor_that_is_not_dense_is_refused(gives: Any, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        tapped(Gives(gives))

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from assay.errors import OutputError
-from assay.features.npy_files import array_crc32, create_npy, map_npy, resize_npy
+from assay.features.npy_files import array_crc32, create_npy, resize_npy
+from assay.features.npy_reading import map_npy
 
 
 def test_what_is_written_through_the_map_is_what_numpy_loads(tmp_path: Path) -> None:

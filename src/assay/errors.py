@@ -10,9 +10,14 @@ Each class is both an :class:`AssayError` and the built-in that a caller would e
     │   ├── ImageError                         image files that cannot be read, all of them named
     │   └── ShardError                         feature shards missing or contradicting each other
     ├── MetricError       (ValueError)         scores or targets for which a metric is not defined
+    ├── CheckpointError   (RuntimeError)       a checkpoint cannot be found, verified or read
+    ├── DumpError         (ValueError)         data cannot be dumped, or a dump cannot be read
+    │   ├── DumpMismatchError                  a comparison found differences
+    │   └── MissingDumpError  (FileNotFoundError)  there is no dump to compare with
     ├── OutputError       (OSError)            a result cannot be written
     ├── LaunchError       (RuntimeError)       a rank failed, or its variables make no sense
     ├── InstrumentError   (RuntimeError, AssertionError)  an instrument is used against its rules
+    ├── CompatError       (ImportError)        a name of another package cannot be had here
     └── MissingExtraError (ImportError)        an optional package is not installed
 
     AssayWarning          (UserWarning)        the run goes on, yet its reader should know
@@ -25,12 +30,17 @@ from __future__ import annotations
 __all__ = [
     "AssayError",
     "AssayWarning",
+    "CheckpointError",
+    "CompatError",
     "ConfigError",
     "DataError",
+    "DumpError",
+    "DumpMismatchError",
     "ImageError",
     "InstrumentError",
     "LaunchError",
     "MetricError",
+    "MissingDumpError",
     "MissingExtraError",
     "ModelError",
     "OutputError",
@@ -69,6 +79,22 @@ class MetricError(AssayError, ValueError):
     """Scores or targets for which a metric is not defined."""
 
 
+class CheckpointError(AssayError, RuntimeError):
+    """A checkpoint cannot be found, verified or read; the message names the file and its fault."""
+
+
+class DumpError(AssayError, ValueError):
+    """Data cannot be dumped, or a dump cannot be read."""
+
+
+class DumpMismatchError(DumpError):
+    """A comparison of two dumps found differences; the message names them, the worst first."""
+
+
+class MissingDumpError(DumpError, FileNotFoundError):
+    """There is no dump to compare with."""
+
+
 class OutputError(AssayError, OSError):
     """A result cannot be written."""
 
@@ -79,6 +105,10 @@ class LaunchError(AssayError, RuntimeError):
 
 class InstrumentError(AssayError, RuntimeError, AssertionError):
     """An instrument (stopwatch, ranges, dumper) is used against its rules."""
+
+
+class CompatError(AssayError, ImportError):
+    """A dotted name of another package is unknown here, or that package is really installed."""
 
 
 class MissingExtraError(AssayError, ImportError):

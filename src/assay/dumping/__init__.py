@@ -1,0 +1,1 @@
+"""Dump tensors and gradients, and compare them with an earlier run."""

@@ -1,1 +1,5 @@
 """Dump tensors and gradients, and compare them with an earlier run."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

@@ -34,17 +34,12 @@ from assay.evaluate.low_shot_samples import LowShotSample, draw_low_shot_sample
 from assay.evaluate.low_shot_settings import LowShotSettings
 from assay.evaluate.low_shot_store import STATISTICS, LowShotStore, TestedSample, common_classes
 from assay.evaluate.svm import SVMTrainer
-from assay.evaluate.svm_data import (
-    LabelledFeatures,
-    TrainingData,
-    check_lengths,
-    select_classes,
-)
+from assay.evaluate.svm_data import LabelledFeatures, check_lengths, select_classes
 from assay.evaluate.svm_features import read_features
 from assay.evaluate.svm_result import LinearModel, linear_model, undefined_message
-from assay.evaluate.svm_settings import SVMSettings
 from assay.evaluate.svm_store import SVMStore, TrainingRecord
 from assay.evaluate.svm_stored_training import load_trained_class, train_stored, trained_record
+from assay.evaluate.svm_training import ClassModels
 from assay.evaluate.targets import read_targets
 
 __all__ = [
@@ -129,10 +124,7 @@ class SVMLowShotTrainer(SVMTrainer):
             OutputError: a result cannot be written.
         """
         _check_numbers((sample_num,), (low_shot_kvalue,))
-        data, settings = read_low_shot_sample(
-            features, targets, self.settings, self.low_shot, cross_validate=self.cross_validate
-        )
-        self._train_sample(data, settings, (sample_num, low_shot_kvalue), progress)
+        self._train_sample(features, targets, (sample_num, low_shot_kvalue), progress)
 
     def test(  # type: ignore[override]  # the published trainer takes two arguments more here
         self, features: Any, targets: Any, sample_num: int, low_shot_kvalue: int
@@ -154,7 +146,8 @@ class SVMLowShotTrainer(SVMTrainer):
         _check_numbers((sample_num,), (low_shot_kvalue,))
         _, record = self._trained(sample_num, low_shot_kvalue)
         rows = read_test_rows(features, targets, record)
-        return self._test_sample(rows, (sample_num, low_shot_kvalue))
+        numbers = (sample_num, low_shot_kvalue)
+        return self._test_sample(rows, numbers, self._load_models(numbers))
 
     def aggregate_stats(
         self, k_values: Sequence[int], sample_inds: Sequence[int]
@@ -239,10 +232,12 @@ class SVMLowShotTrainer(SVMTrainer):
         rows = None
         for sample in samples:
             numbers = (sample.sample_num, sample.low_shot_kvalue)
-            self.train(features[sample.rows], sample.targets, *numbers)
+            models = self._train_sample(
+                features[sample.rows], sample.targets, numbers, progress=None
+            )
             # Once: all samples have the same classes.
             rows = rows or read_test_rows(test.features, test.targets, self._trained(*numbers)[1])
-            self._test_sample(rows, numbers)
+            self._test_sample(rows, numbers, models)
             if progress is not None:
                 progress(1)
         return self.aggregate(self.low_shot.k_values, self.low_shot.sample_inds)
@@ -265,13 +260,17 @@ class SVMLowShotTrainer(SVMTrainer):
 
     def _train_sample(
         self,
-        data: TrainingData,
-        settings: SVMSettings,
+        features: Any,
+        targets: Any,
         numbers: tuple[int, int],
         progress: Callable[[int], None] | None,
-    ) -> None:
+    ) -> list[ClassModels]:
+        """Train one sample, or take it over; its models by class."""
+        data, settings = read_low_shot_sample(
+            features, targets, self.settings, self.low_shot, cross_validate=self.cross_validate
+        )
         self._samples.forget_tests(*numbers)
-        train_stored(
+        trained = train_stored(
             self._samples.of_sample(*numbers),
             data,
             data.record.class_ids,
@@ -280,10 +279,16 @@ class SVMLowShotTrainer(SVMTrainer):
             workers=self.workers,
             progress=progress,
         )
+        return list(trained.values())
 
-    def _test_sample(self, rows: TestRows, numbers: tuple[int, int]) -> NDArray[np.float64]:
+    def _load_models(self, numbers: tuple[int, int]) -> list[ClassModels]:
         store, record = self._trained(*numbers)
-        models = [load_trained_class(store, record, each) for each in record.class_ids]
+        return [load_trained_class(store, record, each) for each in record.class_ids]
+
+    def _test_sample(
+        self, rows: TestRows, numbers: tuple[int, int], models: Sequence[ClassModels]
+    ) -> NDArray[np.float64]:
+        _, record = self._trained(*numbers)
         test_ap = aps_at_every_cost(models, rows)
         message = undefined_message(f"layer {self.layer}", record.class_ids, test_ap[:, 0])
         if message is not None:

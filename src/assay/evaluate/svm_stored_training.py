@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -26,7 +26,7 @@ def train_stored(
     title: str,
     workers: Workers = ANY_WORKERS,
     progress: Callable[[int], None] | None = None,
-) -> None:
+) -> dict[int, ClassModels]:
     """Train the ``wanted`` classes that the store lacks, then write the results over all it has.
 
     Results of an earlier training or test are removed first; a class is stored as soon as it is
@@ -41,6 +41,9 @@ def train_stored(
         workers: what solves.
         progress: called with the number of SVMs newly done, taken over or trained.
 
+    Returns:
+        The models of all classes of ``data.record`` that the store now has.
+
     Raises:
         DataError: a class that cannot be trained.
         OutputError: a result cannot be written.
@@ -49,14 +52,11 @@ def train_stored(
     check_classes(columns, settings)
     store.forget_results()
     fingerprints = data.record.fingerprint_of
-    todo = [
-        class_id
-        for class_id in wanted
-        if settings.force_retrain or store.load_class(class_id, fingerprints[class_id]) is None
-    ]
+    known = {} if settings.force_retrain else _load_classes(store, data.record, wanted)
+    todo = [class_id for class_id in wanted if class_id not in known]
     per_class = fits_per_class(settings)
-    if progress is not None and len(todo) < len(wanted):
-        progress((len(wanted) - len(todo)) * per_class)
+    if progress is not None and known:
+        progress(len(known) * per_class)
     at_once = problems_at_once(settings.solver_options, len(settings.costs), workers)
     for batch in _batches(todo, max(1, at_once // per_class)):
         for models in train_classes(
@@ -67,8 +67,13 @@ def train_stored(
             progress=progress,
         ):
             store.save_class(models, fingerprints[models.class_id])
-    trained = _publish(store, data.record)
+            known[models.class_id] = models
+    others = [class_id for class_id in data.record.class_ids if class_id not in known]
+    known |= _load_classes(store, data.record, others)
+    trained = {class_id: known[class_id] for class_id in data.record.class_ids if class_id in known}
+    _publish(store, data.record, trained)
     _warn_unconverged([trained[class_id] for class_id in wanted], settings, title)
+    return trained
 
 
 def trained_record(store: SVMStore, settings: SVMSettings) -> TrainingRecord:
@@ -99,17 +104,19 @@ def load_trained_class(store: SVMStore, record: TrainingRecord, class_id: int) -
     return models
 
 
-def _publish(store: SVMStore, record: TrainingRecord) -> dict[int, ClassModels]:
-    """Write the results over all classes of ``record`` that are trained by now; returns these."""
-    trained = {
-        class_id: models
-        for class_id, fingerprint in record.fingerprint_of.items()
-        if (models := store.load_class(class_id, fingerprint)) is not None
-    }
+def _load_classes(
+    store: SVMStore, record: TrainingRecord, class_ids: Iterable[int]
+) -> dict[int, ClassModels]:
+    """Those of ``class_ids`` that the store has as ``record`` wants them."""
+    found = {each: store.load_class(each, record.fingerprint_of[each]) for each in class_ids}
+    return {class_id: models for class_id, models in found.items() if models is not None}
+
+
+def _publish(store: SVMStore, record: TrainingRecord, trained: dict[int, ClassModels]) -> None:
+    """Write the results over all classes of ``record`` that are trained by now."""
     store.save_training(
         record.subset(trained), np.stack([each.crossval_ap for each in trained.values()])
     )
-    return trained
 
 
 def _warn_unconverged(trained: list[ClassModels], settings: SVMSettings, title: str) -> None:

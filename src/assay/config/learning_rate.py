@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from assay.config.attrdict import AttrDict
+from assay.config.checks import raise_faults
 from assay.config.lookup import (
     Inferred,
     batch_sizes,
+    collected_in,
     read_count,
     read_number,
     read_value,
@@ -104,8 +106,7 @@ def assert_learning_rate(cfg: Config) -> Config:
         ConfigError: with every fault; then ``cfg`` is as it was.
     """
     inferred = infer_learning_rate(cfg)
-    if inferred.faults:
-        raise ConfigError("\n".join(inferred.faults))
+    raise_faults(inferred.faults)
     set_values(cfg, inferred.changes)
     _log(inferred.notes)
     return cfg
@@ -117,11 +118,8 @@ def infer_learning_rate(config: Mapping[str, Any]) -> Inferred:
     faults: list[str] = []
     notes: list[str] = []
     for infer in (_rates, _head_weight_decay):
-        try:
+        with collected_in(faults):
             found, said = infer(config)
-        except ConfigError as error:
-            faults.append(str(error))
-        else:
             changes |= found
             notes += said
     return Inferred(changes, tuple(faults), tuple(notes))

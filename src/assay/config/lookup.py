@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ __all__ = [
     "BatchSizes",
     "Inferred",
     "batch_sizes",
+    "collected_in",
     "merged_changes",
     "read_count",
     "read_number",
@@ -137,3 +139,12 @@ def merged_changes(parts: Iterable[Inferred]) -> Inferred:
         faults.update(dict.fromkeys(part.faults))
         notes += part.notes
     return Inferred(changes, tuple(faults), tuple(notes))
+
+
+@contextmanager
+def collected_in(faults: list[str]) -> Iterator[None]:
+    """Within the block a ConfigError ends it and becomes one of ``faults``."""
+    try:
+        yield
+    except ConfigError as error:
+        faults.append(str(error))

@@ -45,6 +45,8 @@ def assert_hydra_conf(cfg: Any) -> None:
     - weights that are named by an address on the web: fetched to ``params_file_cache`` in the
       folder of checkpoints, and named by the file.
 
+    A section that is not there has nothing to infer.
+
     Args:
         cfg: the section ``config``.
 
@@ -66,7 +68,11 @@ def assert_hydra_conf(cfg: Any) -> None:
 
 def infer_settings(config: Mapping[str, Any]) -> Inferred:
     """What :func:`assert_hydra_conf` sets, save the weights' file, without setting it."""
-    parts = [infer_losses(config), infer_learning_rate(config)]
+    parts = []
+    if "LOSS" in config:
+        parts.append(infer_losses(config))
+    if read_value(config, "OPTIMIZER.param_schedulers", None) is not None:
+        parts.append(infer_learning_rate(config))
     for infer in (_meters, _dummy_head, _label_types):
         faults: list[str] = []
         changes: dict[str, Any] = {}

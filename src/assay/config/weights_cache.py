@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import http.client
 import os
 import re
 import shutil
-import urllib.request
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -48,6 +46,9 @@ def _file_name(url: str) -> str:
 
 
 def _fetch(url: str, partial: Path) -> None:
+    import http.client
+    import urllib.request
+
     try:
         with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
             _copy(answer, partial)

@@ -22,7 +22,7 @@ TRUNK_ONLY = "config.MODEL.FEATURE_EVAL_SETTINGS.EXTRACT_TRUNK_FEATURES_ONLY=tru
 
 
 def inferred(*overrides: str) -> AttrDict:
-    _, config = convert_to_attrdict(compose(list(overrides)))
+    _, config = convert_to_attrdict(compose(list(overrides)), infer=False)
     assert assert_hydra_conf(config) is None  # type: ignore[func-returns-value]
     return config
 
@@ -114,7 +114,8 @@ def test_every_fault_comes_in_one_error_and_nothing_is_changed(tmp_path: Path) -
                 "config.MODEL.WEIGHTS_INIT.PARAMS_FILE='http://127.0.0.1:1/w.pth'",
                 f"config.CHECKPOINT.DIR='{tmp_path}'",
             ]
-        )
+        ),
+        infer=False,
     )
     before = copy.deepcopy(config)
 
@@ -167,7 +168,7 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def settings_with_weights(url: str, folder: Path) -> AttrDict:
-    _, config = convert_to_attrdict(compose([]))
+    _, config = convert_to_attrdict(compose([]), infer=False)
     config.MODEL.WEIGHTS_INIT.PARAMS_FILE = url
     config.CHECKPOINT.DIR = str(folder)
     return config

@@ -189,7 +189,7 @@ def _compose(defaults: tuple[str, ...], arguments: Mapping[str, Any]) -> Feature
     for split in ("train", "test"):
         flags[f"{split}_sources"] = ["auto"] if flags[split] else None
     chosen = [*defaults, *overrides_from_flags(FLAG_KEYS, flags), *overrides]
-    cfg, config = convert_to_attrdict(compose(chosen, config_dir=config_dir))
+    cfg, config = convert_to_attrdict(compose(chosen, config_dir=config_dir), infer=False)
     if show_settings:
         print_cfg(cfg)
         return None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from assay._optional import is_available, require
 from assay.config.attrdict import AttrDict
 from assay.config.checks import find_faults, raise_faults
+from assay.config.infer import assert_hydra_conf
 from assay.config.origins import Origins, origin_of
 from assay.config.overrides import apply_overrides, parse_overrides
 from assay.config.resolving import resolved
@@ -26,7 +27,10 @@ def is_hydra_available() -> bool:
 
 
 def convert_to_attrdict(
-    cfg: DictConfig | Mapping[str, Any], cmdline_args: Sequence[Any] | None = None
+    cfg: DictConfig | Mapping[str, Any],
+    cmdline_args: Sequence[Any] | None = None,
+    *,
+    infer: bool = True,
 ) -> tuple[AttrDict, AttrDict]:
     """All settings as AttrDicts, and their section ``config``, which is a part of the former.
 
@@ -35,12 +39,17 @@ def convert_to_attrdict(
     before ``cmdline_args`` has to satisfy it after them; other configurations, of a program that
     has keys of its own, are taken as they are.
 
+    Then values that follow from others are inferred, as training programs expect:
+    :func:`~assay.config.infer.assert_hydra_conf` says which. ``infer=False`` leaves that out.
+
     Returns:
         (cfg, config), and ``cfg.config is config``.
 
     Raises:
         ConfigError: VERSION is missing or not one that is supported, there is no section
-            ``config``, or ``cmdline_args`` or interpolations cannot be followed.
+            ``config``, ``cmdline_args`` or interpolations cannot be followed, or settings
+            contradict each other where one is inferred from another.
+        ModelError: weights that are named by an address on the web cannot be fetched.
     """
     require("omegaconf", extra="evaluate", purpose="convert settings")
     from omegaconf import DictConfig, OmegaConf
@@ -53,6 +62,8 @@ def convert_to_attrdict(
     find = find_faults if is_ours else _layout_faults
     raise_faults([*faults, *more, *unresolved, *find(values, origins)])
     converted = AttrDict(values)
+    if infer:
+        assert_hydra_conf(converted["config"])
     return converted, converted["config"]
 
 

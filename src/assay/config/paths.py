@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from assay.config.attrdict import AttrDict
+from assay.config.lookup import read_value
 from assay.config.rules import FilePath
 from assay.config.schema_keys import path_keys
 
-__all__ = ["resolve_paths"]
+__all__ = ["checkpoint_folder", "is_web_address", "resolve_paths"]
 
+_WEB = re.compile(r"https?://", re.IGNORECASE)
 _URL = re.compile(r"[A-Za-z][\w+.-]*://")
 
 
@@ -40,3 +42,20 @@ def _absolute(value: Any, kind: FilePath, start: Path) -> Any:
     if not isinstance(value, str) or not value or value in kind.words or _URL.match(value):
         return value
     return str(start / Path(value).expanduser())
+
+
+def is_web_address(value: Any) -> bool:
+    """Whether a setting is text that starts with http:// or https://, in any case."""
+    return isinstance(value, str) and _WEB.match(value) is not None
+
+
+def checkpoint_folder(config: Mapping[str, Any]) -> str:
+    """The folder of a run's checkpoints as the settings say; nothing is made.
+
+    ``CHECKPOINT.DIR``, where empty text is the current folder; with ``APPEND_DISTR_RUN_ID`` the
+    sub-folder of it that is named as the run.
+    """
+    folder = read_value(config, "CHECKPOINT.DIR") or "."
+    if not read_value(config, "CHECKPOINT.APPEND_DISTR_RUN_ID", False):
+        return str(folder)
+    return str(Path(folder) / str(read_value(config, "DISTRIBUTED.RUN_ID")))

@@ -52,6 +52,7 @@ class AutoScaling:
     auto_scale: bool
     base_value: Annotated[float, Above(0), Finite()]
     base_lr_batch_size: Count
+    scaling_type: Annotated[Literal["linear", "sqrt"], MAY_BE_MISSING]
 
 
 ScheduleName = Literal[

@@ -83,3 +83,20 @@ def test_hydra_is_not_available_where_its_import_fails(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "hydra", None)
 
     assert is_hydra_available() is False
+
+
+RATE_SCALED = ["config.OPTIMIZER.param_schedulers.lr.auto_lr_scaling.auto_scale=true"]
+
+
+def test_what_follows_from_other_settings_is_inferred(defaults: Any) -> None:
+    _, config = convert_to_attrdict(defaults, RATE_SCALED)
+
+    assert config.OPTIMIZER.param_schedulers.lr["values"][0] == pytest.approx(0.8)
+    assert config.DATA.TRAIN.LABEL_TYPE == "sample_index"
+
+
+def test_inference_can_be_left_out(defaults: Any) -> None:
+    _, config = convert_to_attrdict(defaults, RATE_SCALED, infer=False)
+
+    assert config.OPTIMIZER.param_schedulers.lr["values"] == [0.1, 0.01, 0.001]
+    assert config.DATA.TRAIN.LABEL_TYPE == "standard"

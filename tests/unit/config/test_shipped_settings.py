@@ -187,6 +187,8 @@ OURS: dict[str, Any] = {
     "config.TRANSFORM.MEAN": None,
     "config.TRANSFORM.STD": None,
     "config.SVM.ignore_label": "negative",
+    "config.OPTIMIZER.param_schedulers.lr.auto_lr_scaling.scaling_type": "linear",
+    "config.OPTIMIZER.param_schedulers.lr_head.auto_lr_scaling.scaling_type": "linear",
 }
 
 

@@ -108,6 +108,12 @@ WRONG = [
     ("config.DISTRIBUTED.RUN_ID=0", "config.DISTRIBUTED.RUN_ID", "text that is not empty", "0"),
     ("config.CHECKPOINT.CHECKPOINT_FREQUENCY=-2", "CHECKPOINT_FREQUENCY", "-1 or", "given -2"),
     ("config.OPTIMIZER.weight_decay=-1", "config.OPTIMIZER.weight_decay", "at least 0", "-1"),
+    (
+        "config.OPTIMIZER.param_schedulers.lr.auto_lr_scaling.scaling_type=cubic",
+        "lr.auto_lr_scaling.scaling_type",
+        "linear or sqrt",
+        'given "cubic"',
+    ),
     ("config.OPTIMIZER.param_schedulers.lr.name=cosin", "lr.name", "cosine", "'cosine'?"),
     (
         "config.OPTIMIZER.param_schedulers.lr.schedulers=[{name: liner}]",

@@ -7,19 +7,22 @@ EfficientNet-Lite0, ResNet-18, ViT-B/32 and single layers:
   order;
 - on the *number of threads* within an operation, in some layers (Linear(1280, 1000), 1x1
   convolutions over few pixels): they cut a sum in other places;
-- not on the place in the batch, nor on the other images of it. (The one exception met is a
-  matrix product with a single output column.)
+- not on the place in the batch, nor on the other images of it, with two exceptions: a matrix
+  product with a single output column, and (MKL on AMD) one whose rows are no multiple of 8 long
+  and that has at most 11 columns.
 
-So every pass has the same number of images, the last one padded with copies; and on a CPU every
-operation has one thread, while several threads each run a pass of their own. That is the faster
-way, too: no thread waits for another in mid-operation. On a CPU a pass takes few images, as it is
-slower where activations outgrow the caches and malloc hands out fresh pages for each.
+So every pass has the same number of images, the last one padded with copies; rows of an odd length
+get zeros behind them in linear layers; and on a CPU every operation has one thread, while several
+threads each run a pass of their own. That is the faster way, too: no thread waits for another in
+mid-operation. On a CPU a pass takes few images, as it is slower where activations outgrow the
+caches and malloc hands out fresh pages for each.
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -49,6 +52,7 @@ __all__ = [
 Features = dict[str, npt.NDArray[np.float32]]  # layer -> (N, D)
 
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+_ROW_MULTIPLE = 8
 _PIXELS_PER_PASS = 4 * 224 * 224  # on a CPU; measured: 32 of 64 x 64 and 4 of 224 x 224 are best
 
 
@@ -115,6 +119,8 @@ def frozen_forward(
     memory_format = torch.channels_last if channels_last else torch.contiguous_format
     frozen = _copy(module).eval()
     frozen = frozen.to(device=device, memory_format=memory_format)  # type: ignore[call-overload]
+    if device.type == "cpu":
+        _pad_odd_rows(frozen)
     with LayerTaps(frozen, specs) as taps, _one_thread_per_operation(device):
 
         def forward(pixels: Tensor) -> Features:
@@ -192,6 +198,25 @@ def _passes(pixels: Tensor, device: torch.device, batch_size: int) -> list[Tenso
     # Copies, not views: each begins at an address that suits the widest vectors.
     starts = range(0, count, size)
     return [pixels[torch.arange(start, start + size).clamp(max=count - 1)] for start in starts]
+
+
+def _pad_odd_rows(module: nn.Module) -> None:
+    """Let linear layers, in place, multiply rows whose length is a multiple of 8: see above."""
+    for layer in module.modules():
+        # A forward of the layer's own, in a subclass or set on it, may mean something else.
+        if type(layer) is not nn.Linear or "forward" in vars(layer):
+            continue
+        if layer.in_features % _ROW_MULTIPLE:
+            padded = functools.partial(_padded_linear, layer)
+            layer.forward = padded  # type: ignore[method-assign]
+
+
+def _padded_linear(layer: nn.Linear, rows: Tensor) -> Tensor:
+    weight = layer.weight
+    if rows.shape[-1] == layer.in_features:  # else the error below names the true shapes
+        zeros = (0, -layer.in_features % _ROW_MULTIPLE)
+        rows, weight = nn.functional.pad(rows, zeros), nn.functional.pad(weight, zeros)
+    return nn.functional.linear(rows, weight, layer.bias)
 
 
 def _join(parts: list[Features]) -> Features:

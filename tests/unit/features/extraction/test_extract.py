@@ -26,6 +26,7 @@ from assay.errors import (
 )
 from assay.features.datasets import open_images
 from assay.features.extract import ExtractOptions, LayerSpec, extract_features
+from assay.features.forward_passes import frozen_forward
 from assay.features.models import load_model, weights_digest
 from assay.runtime.signals import Terminated
 
@@ -93,6 +94,29 @@ def test_any_number_of_ranks_and_threads_gives_the_same_bits(
 
     for layer in ("conv", "head"):
         assert same_bits(merged(tmp_path / "one", layer), merged(tmp_path / "many", layer))
+
+
+@pytest.mark.parametrize("in_features", [5, 17, 65])
+@pytest.mark.parametrize("out_features", [2, 7, 11])
+def test_a_small_linear_layer_over_odd_rows_gives_the_same_bits_at_each_place_of_a_pass(
+    in_features: int, out_features: int
+) -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Flatten(), nn.Linear(in_features, out_features))
+    rows = torch.randn(16, in_features)
+
+    with frozen_forward(
+        module,
+        [LayerSpec("1")],
+        device=torch.device("cpu"),
+        amp=None,
+        channels_last=False,
+    ) as forward:
+        once = forward(rows)["1"]
+        turned = forward(rows.roll(5, 0))["1"]
+
+    assert np.array_equal(np.roll(turned, -5, axis=0), once)
+    np.testing.assert_allclose(once, module(rows).detach().numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_worker_processes_give_the_same_bits(

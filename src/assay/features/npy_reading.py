@@ -11,6 +11,7 @@ import math
 import os
 import struct
 import sys
+import threading
 import tokenize
 import warnings
 import zipfile
@@ -27,6 +28,9 @@ __all__ = ["MappedArray", "map_npy", "read_npz"]
 
 MappedArray: TypeAlias = "np.memmap[Any, np.dtype[Any]]"
 
+# NumPy parses headers with ast, of which Python 3.11 has one counter for all threads: it raises
+# SystemError when two meet there. And warnings are silenced for all threads at once.
+_one_header_at_a_time = threading.Lock()
 _LONGEST_HEADER = 10_000  # bytes; NumPy's own limit for files that are not trusted
 
 # A header is the text of a Python dict. These are what NumPy's reading of a damaged one raises.
@@ -122,7 +126,7 @@ def _read_header(file: IO[bytes], size: int) -> _Header:
         ValueError: see :func:`map_npy`.
     """
     try:
-        with warnings.catch_warnings():
+        with _one_header_at_a_time, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of headers that Python 2 wrote
             shape, fortran_order, dtype = _parse_header(file)
     except _DAMAGED_HEADER as error:

@@ -19,7 +19,7 @@ LAYERS = (
     {"features"},
     {"checkpoint", "storage", "runtime"},
     {"timing", "dumping"},
-    {"errors", "_switchable", "_optional", "_atomic"},
+    {"errors", "_switchable", "_optional", "_atomic", "_npy_header"},
 )
 HEIGHT = {room: -depth for depth, layer in enumerate(LAYERS) for room in layer}
 GROUND = LAYERS[-1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import struct
 import zipfile
 import zlib
@@ -14,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from assay._npy_header import HoldsObjectsError, read_npy_header
 from assay.checkpoint.weights_file import WeightsFile, damaged
 from assay.checkpoint.zip_records import ZipRecord, check_zip, zip_records
 from assay.errors import ModelError
@@ -21,6 +21,7 @@ from assay.errors import ModelError
 __all__ = ["read_npz", "write_npz"]
 
 _SUFFIX = ".npy"
+_CHUNK_BYTES = 1 << 20
 _DAMAGE = (
     zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError, SyntaxError, OSError,
     struct.error, NotImplementedError, MemoryError, OverflowError, TypeError, IndexError,
@@ -42,7 +43,7 @@ def read_npz(file: Path, *, mapped: bool = True) -> WeightsFile:
         records = zip_records(file)
     except _DAMAGE as error:
         raise damaged(file, error) from error
-    tree = {}
+    arrays = {}
     for record in records:
         if not record.name.endswith(_SUFFIX):
             raise ModelError(
@@ -50,11 +51,26 @@ def read_npz(file: Path, *, mapped: bool = True) -> WeightsFile:
                 f"numpy.savez(PATH, **arrays)."
             )
         try:
-            array = _array(file, record, mapped=mapped)
+            array = _mapped(file, record) if mapped and record.is_stored else _read(file, record)
+        except HoldsObjectsError as error:
+            raise ModelError(
+                f"{file}: reading {record.name!r} would run code: it is an array of Python "
+                f"objects. Save plain numbers: array.astype(float), or numpy.stack of a list."
+            ) from error
         except _DAMAGE as error:
             raise damaged(file, error) from error
-        tree[record.name.removesuffix(_SUFFIX)] = _as_tensor(array)
-    return WeightsFile(path=file, format="npz", tree=tree, is_mapped=mapped)
+        arrays[record.name.removesuffix(_SUFFIX)] = array
+    return WeightsFile(
+        path=file,
+        format="npz",
+        tree={name: _as_tensor(array) for name, array in arrays.items()},
+        # One that is compressed or turned to native bytes is memory of its own.
+        is_mapped=mapped
+        and all(
+            not array.size or (isinstance(array, np.memmap) and array.dtype.isnative)
+            for array in arrays.values()
+        ),
+    )
 
 
 def write_npz(file: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -85,50 +101,37 @@ def _entry(name: str) -> zipfile.ZipInfo:
     return zipfile.ZipInfo(name + _SUFFIX, date_time=(1980, 1, 1, 0, 0, 0))
 
 
-def _array(file: Path, record: ZipRecord, *, mapped: bool) -> np.ndarray[Any, Any]:
-    if record.is_stored and mapped:
-        with file.open("rb") as opened:
-            opened.seek(record.offset)
-            shape, fortran, dtype = _header(opened)
-            start = opened.tell()
-        _refuse_objects(file, record, dtype)
-        num_bytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
-        if num_bytes != record.offset + record.num_bytes - start:
-            raise ValueError(f"the size of {record.name!r} is not what its header says")
-        if num_bytes:  # no map has no bytes
-            # Copy on write: the caller may change the tensor, never the file.
-            return np.memmap(
-                file, dtype, "c", offset=start, shape=shape, order="F" if fortran else "C"
-            )
-    with zipfile.ZipFile(file) as archive:
-        with archive.open(record.name) as opened:
-            _refuse_objects(file, record, _header(opened)[2])
-        with archive.open(record.name) as opened:
-            array: np.ndarray[Any, Any] = np.lib.format.read_array(opened, allow_pickle=False)
-            return array
+def _mapped(file: Path, record: ZipRecord) -> np.ndarray[Any, Any]:
+    with file.open("rb") as opened:
+        opened.seek(record.offset)
+        header = read_npy_header(opened, record.num_bytes)
+    if header.offset + header.num_bytes != record.num_bytes:
+        raise ValueError(f"the size of {record.name!r} is not what its header says")
+    if not header.num_bytes:  # no map has no bytes
+        return np.empty(header.shape, header.dtype)
+    # Copy on write: the caller may change the tensor, never the file.
+    return np.memmap(
+        file,
+        header.dtype,
+        "c",
+        offset=record.offset + header.offset,
+        shape=header.shape,
+        order=header.order,
+    )
 
 
-def _header(opened: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    version = np.lib.format.read_magic(opened)
-    try:
-        if version == (1, 0):
-            return np.lib.format.read_array_header_1_0(opened)
-        if version == (2, 0):
-            return np.lib.format.read_array_header_2_0(opened)
-        # Version 3 differs in the text of its header, which NumPy reads only as a whole array.
-        length = struct.unpack("<I", opened.read(4))[0]
-        header = ast.literal_eval(opened.read(min(length, 10_000)).decode("utf-8"))
-        return tuple(header["shape"]), bool(header["fortran_order"]), np.dtype(header["descr"])
-    except RecursionError as error:
-        raise ValueError("its header is nested too deeply") from error
-
-
-def _refuse_objects(file: Path, record: ZipRecord, dtype: np.dtype[Any]) -> None:
-    if dtype.hasobject:
-        raise ModelError(
-            f"{file}: reading {record.name!r} would run code: it is an array of Python objects "
-            f"({dtype}). Save plain numbers: array.astype(float), or numpy.stack of a list."
-        )
+def _read(file: Path, record: ZipRecord) -> np.ndarray[Any, Any]:
+    with zipfile.ZipFile(file) as archive, archive.open(record.name) as opened:
+        header = read_npy_header(opened, archive.getinfo(record.name).file_size)
+        data = bytearray(header.num_bytes)  # not bytes, of which an array cannot be written to
+        filled = 0
+        while chunk := opened.read(min(_CHUNK_BYTES, header.num_bytes - filled)):
+            data[filled : filled + len(chunk)] = chunk
+            filled += len(chunk)
+    if filled < header.num_bytes:
+        raise EOFError(f"{record.name!r} is cut short")
+    flat = np.frombuffer(data, header.dtype) if data else np.empty(0, header.dtype)
+    return flat.reshape(header.shape, order=header.order)
 
 
 def _as_tensor(array: np.ndarray[Any, Any]) -> Tensor | np.ndarray[Any, Any]:

@@ -69,7 +69,8 @@ def write_weights_file(
 ) -> list[Path]:
     """Write tensors by name, in the format that the suffix says; the files that were written.
 
-    A file appears whole or not at all; of several, the index comes last. Tensors may lie on any
+    A file appears whole or not at all, in place of an older one. Of several the index comes last,
+    and none takes the place of another. Tensors may lie on any
     device and be views. Tied ones stand once in ``.safetensors`` (their other names in its
     metadata) and share a storage in ``.pth``; in ``.npz`` each stands alone.
 
@@ -78,7 +79,8 @@ def write_weights_file(
         max_shard_bytes: where the path ends in ``.index.json``, the size of each file of it.
 
     Raises:
-        ModelError: the suffix is unknown, or the format cannot hold a tensor; it is named.
+        ModelError: the suffix is unknown, the format cannot hold a tensor, which is named, or a
+            file of a sharded set is there already.
         OutputError: the folder is not writable, or the disk is full.
     """
     file = Path(path)
@@ -109,13 +111,20 @@ def _write_shards(
     kept, aliases = without_aliases(tensors)
     stem = file.name.removesuffix(INDEX_SUFFIX).removesuffix(".safetensors") or "model"
     shards = split_into_shards(kept, stem=stem, max_bytes=max_shard_bytes)
+    there = [name for name in (file.name, *shards) if (file.parent / name).exists()]
+    if there:
+        # Several files cannot be exchanged at once, so an older set is never written into.
+        raise ModelError(
+            f"{file}: {there[0]!r} is there already, and a set of files is not written over "
+            f"another or over what is left of one. Choose another name or an empty folder."
+        )
     written = []
     try:
         for shard, part in shards.items():
-            written.append(file.parent / shard)
             own_aliases = {alias: name for alias, name in aliases.items() if name in part}
-            with atomic_path(written[-1]) as partial:
+            with atomic_path(file.parent / shard) as partial:
                 write_safetensors(partial, part, metadata=metadata, aliases=own_aliases)
+            written.append(file.parent / shard)
         write_text(file, index_text(shards, aliases))
     except BaseException:
         for shard_file in written:

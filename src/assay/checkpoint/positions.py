@@ -9,6 +9,8 @@ from typing import Literal
 from torch import Tensor
 from torch.nn import functional
 
+from assay.errors import ModelError
+
 __all__ = ["can_resize_positions", "is_position_embedding", "resize_positions"]
 
 _NAMES = ("pos_embed", "pos_embedding", "position_embedding", "position_embeddings",
@@ -44,9 +46,16 @@ def resize_positions(theirs: Tensor, shape: Sequence[int]) -> Tensor:
     """``theirs`` interpolated to ``shape``: bicubic, antialiased, in float32.
 
     Other tokens than patches keep their embeddings. The result has the dtype of ``theirs``.
+
+    Raises:
+        ModelError: the shapes do not go together (:func:`can_resize_positions`).
     """
     kind = _kind(tuple(theirs.shape), tuple(shape))
-    assert kind is not None, (tuple(theirs.shape), tuple(shape))
+    if kind is None:
+        raise ModelError(
+            f"Position embeddings of shape {list(theirs.shape)} have no grid of patches that could "
+            f"become one of shape {list(shape)}. See can_resize_positions."
+        )
     if isinstance(kind, str):
         return _resized(theirs, int(shape[-2]), int(shape[-1]))
     others = kind

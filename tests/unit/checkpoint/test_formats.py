@@ -302,3 +302,30 @@ def test_the_format_is_seen_in_the_bytes_where_the_name_does_not_tell(tmp_path: 
         write_weights_file(tmp_path / f"w{ending}", tensors())
         (tmp_path / f"w{ending}").rename(tmp_path / f"blob{kind}")
         assert read_weights_file(tmp_path / f"blob{kind}").format == kind
+
+
+def test_a_sharded_set_is_not_written_over_another(tmp_path: Path) -> None:
+    index = tmp_path / "m.safetensors.index.json"
+    write_weights_file(index, tensors())
+    with pytest.raises(ModelError, match="there already"):
+        write_weights_file(index, {"other": torch.ones(3)})
+    with pytest.raises(ModelError, match="there already"):  # another index, the same shard names
+        write_weights_file(tmp_path / "m.index.json", {"other": torch.ones(3)})
+    assert_same(read_weights_file(index).tree, tensors())
+
+
+def test_of_a_set_that_fails_nothing_is_left(tmp_path: Path) -> None:
+    values = {"a": torch.ones(1000), "b": torch.ones(1000, dtype=torch.complex32)}
+    with pytest.raises(ModelError, match="safetensors cannot hold"):
+        write_weights_file(tmp_path / "m.index.json", values, max_shard_bytes=4000)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_what_is_mapped_is_said_to_be(tmp_path: Path) -> None:
+    file = tmp_path / "w.npz"
+    np.savez(file, a=np.ones(3), b=np.empty(0))
+    assert read_weights_file(file).is_mapped
+    np.savez_compressed(file, a=np.ones(3))
+    assert not read_weights_file(file).is_mapped
+    np.savez(file, a=np.ones(3, ">f4"))
+    assert not read_weights_file(file).is_mapped

@@ -248,3 +248,21 @@ def test_shapes_and_what_was_loaded_are_printed(capsys: pytest.CaptureFixture[st
         "not found  x",
         "extra      epoch",
     ]
+
+
+@pytest.mark.parametrize("ending", [".pth", ".safetensors", ".npz", ".safetensors.index.json"])
+def test_a_tensor_of_the_file_may_go_to_several_places(tmp_path: Path, ending: str) -> None:
+    shared = torch.arange(50_000.0)  # many pages, which are given back after the first copy
+    write_weights_file(tmp_path / f"w{ending}", {"a.v": shared, "b.v": shared, "c.v": shared[:9]})
+    model = nn.ModuleDict({name: nn.Module() for name in "abc"})
+    for name, part in model.items():
+        part.v = nn.Parameter(torch.zeros(9 if name == "c" else 50_000))
+    init_model_from_file(model, tmp_path / f"w{ending}", strict="all")
+    assert torch.equal(model["a"].v, shared)
+    assert torch.equal(model["b"].v, shared)
+    assert torch.equal(model["c"].v, shared[:9])
+
+
+def test_positions_that_do_not_go_together_are_said() -> None:
+    with pytest.raises(ModelError, match="no grid of patches"):
+        resize_positions(torch.ones(1, 5, 4), (1, 7, 4))
